@@ -1,0 +1,1 @@
+"""What runs on a host: standard library only, sent at connect, Python 3.8 and newer."""
