@@ -1,0 +1,137 @@
+"""A flag of a command is an argument of the playbook module of the same name: one definition serves both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stoker.config.settings import number, whole
+from stoker.errors import InputError, nearest
+
+Kind = Literal["text", "list", "flag", "whole", "number"]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One named argument.
+
+    Args:
+        name: Python name; on a command line ``--`` and dashes for underscores.
+        help: One line for ``inv --help``.
+        kind: ``text``; ``list`` (may be given several times); ``flag`` (no value); ``whole`` number from ``least``;
+            ``number`` above 0.
+        least: Smallest whole number.
+        word_for_zero: A word that a whole number may be in place of 0.
+    """
+
+    name: str
+    help: str
+    kind: Kind = "text"
+    least: int = 0
+    word_for_zero: str = ""
+
+    @property
+    def spelled(self) -> str:
+        """As typed: ``--max-loss``."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def default(self) -> Any:
+        """What an absent flag is: ``[]``, ``False`` or ``None``."""
+        return [] if self.kind == "list" else False if self.kind == "flag" else None
+
+    def parse(self, value: Any, where: str = "") -> Any:
+        """The typed value.
+
+        Args:
+            value: What was written: text from a command line, any YAML value from a playbook.
+            where: For the message; the flag's spelling when empty.
+
+        Raises:
+            InputError: It does not fit the kind.
+        """
+        where = where or self.spelled
+        if value is None:
+            return self.default
+        if self.kind == "whole":
+            return whole(value, where, least=self.least, word_for_zero=self.word_for_zero)
+        if self.kind == "number":
+            return number(value, where)
+        if self.kind == "flag":
+            return _truth(value, where)
+        if self.kind == "list":
+            return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
+        if isinstance(value, list | tuple | dict):
+            raise InputError(f"one value is expected, not {type(value).__name__}", where=where)
+        return str(value)
+
+
+def _truth(value: Any, where: str) -> bool:
+    """A flag's value, as YAML or as text."""
+    if isinstance(value, bool):
+        return value
+    text = str(value).lower()
+    if text in ("true", "yes", "on", "1"):
+        return True
+    if text in ("false", "no", "off", "0"):
+        return False
+    raise InputError(f"{value!r} is neither true nor false", where=where)
+
+
+def parse_all(flags: Sequence[Flag], given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Type every argument; absent ones get their defaults.
+
+    Args:
+        flags: What is known.
+        given: Name (with underscores or dashes) to what was written.
+        where: Prefix of the message's place, e.g. ``playbooks/x.yml:7``.
+
+    Raises:
+        InputError: An unknown name or a value that does not fit.
+    """
+    known = {flag.name: flag for flag in flags}
+    typed = {flag.name: flag.default for flag in flags}
+    for written, value in given.items():
+        name = written.replace("-", "_")
+        if name not in known:
+            raise InputError(f"unknown argument {written!r}", where=where, next_step=nearest(written, known))
+        flag = known[name]
+        typed[name] = flag.parse(value, f"{where}: {written}" if where else "")
+    return typed
+
+
+def command_line(verb: str, host: str, flags: Sequence[Flag], args: Mapping[str, Any]) -> str:
+    """The ``inv`` command that does the same by hand.
+
+    Args:
+        verb: Command name.
+        host: Host to name; empty for commands without hosts.
+        flags: Known flags, in order.
+        args: Typed values; defaults are left out.
+    """
+    words = ["inv", verb] + (["--host", host] if host else [])
+    for flag in flags:
+        value = args.get(flag.name, flag.default)
+        if value == flag.default:
+            continue
+        if flag.kind == "flag":
+            words.append(flag.spelled)
+        else:
+            for item in value if flag.kind == "list" else [value]:
+                words += [flag.spelled, str(item)]
+    return " ".join(quote(word) for word in words)
+
+
+def quote(word: str) -> str:
+    """One word as a shell reads it back, on one line and without control characters.
+
+    A newline inside single quotes is right for a shell and wrong on a screen, so such words become ``$'…'``.
+    """
+    if re.fullmatch(r"[\w@%+=:,./-]+", word, re.ASCII):
+        return word
+    if word.isprintable():
+        return "'" + word.replace("'", "'\"'\"'") + "'"
+    escaped = word.encode("unicode_escape").decode("ascii").replace("'", "\\'")
+    return f"$'{escaped}'"

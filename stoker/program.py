@@ -1,0 +1,40 @@
+"""The console script ``stoker``: the same program as ``inv`` in a project, bundled commands outside of one."""
+
+from __future__ import annotations
+
+from invoke.collection import Collection
+from invoke.config import Config
+from invoke.exceptions import CollectionNotFound
+from invoke.program import Program
+
+from stoker import __version__
+
+
+class StokerProgram(Program):
+    """Invoke's program, which falls back on the bundled commands where no ``tasks.py`` is found."""
+
+    def load_collection(self) -> None:
+        """Load the project's ``tasks.py``, else the bundled commands rooted in the current folder."""
+        try:
+            super().load_collection()
+        except CollectionNotFound:
+            from stoker.tasks import bundled
+
+            self.collection: Collection = bundled()
+
+
+def main() -> None:
+    """Run a command line; leaves through ``SystemExit`` with the documented code."""
+    StokerProgram(name="stoker", binary="stoker", version=__version__, config_class=_Config).run()
+
+
+class _Config(Config):
+    """Invoke's configuration with deduplication off: ``stoker bench bench`` measures twice, as typed."""
+
+    @staticmethod
+    def global_defaults() -> dict[str, object]:
+        """Invoke's own defaults, less task deduplication."""
+        defaults: dict[str, object] = Config.global_defaults()
+        tasks = defaults["tasks"]
+        assert isinstance(tasks, dict)  # noqa: S101 - Invoke's own structure; a change there must be seen at once
+        return {**defaults, "tasks": {**tasks, "dedupe": False}}
