@@ -1,4 +1,4 @@
-"""The console script ``stoker``: the same program as ``inv`` in a project, bundled commands outside of one."""
+"""The console script ``stoker``: in a project the same as ``inv``, elsewhere the bundled commands."""
 
 from __future__ import annotations
 

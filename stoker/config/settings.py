@@ -73,7 +73,8 @@ def load(root: Path, values: Mapping[str, Any]) -> Settings:
     typed: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:
-            raise InputError(f"unknown setting stoker.{name}", where="invoke.yaml", next_step=nearest(name, known))
+            hint = nearest(name, known)
+            raise InputError(f"unknown setting stoker.{name}", where="invoke.yaml", next_step=hint)
         typed[name] = _typed(name, value, getattr(Settings, name, ()))
     return Settings(root=root, **typed)
 
@@ -84,7 +85,8 @@ def _typed(name: str, value: Any, default: Any) -> Any:
     if name == "serial":
         return whole(value, where, word_for_zero="all")
     if name == "host_key_policy" and value not in HOST_KEY_POLICIES:
-        raise InputError(f"{value!r} is no host-key policy", where=where, next_step=nearest(str(value), HOST_KEY_POLICIES))
+        hint = nearest(str(value), HOST_KEY_POLICIES)
+        raise InputError(f"{value!r} is no host-key policy", where=where, next_step=hint)
     if isinstance(default, tuple):
         return (value,) if isinstance(value, str) else tuple(str(item) for item in value or ())
     if isinstance(default, float):

@@ -20,8 +20,8 @@ class Flag:
     Args:
         name: Python name; on a command line ``--`` and dashes for underscores.
         help: One line for ``inv --help``.
-        kind: ``text``; ``list`` (may be given several times); ``flag`` (no value); ``whole`` number from ``least``;
-            ``number`` above 0.
+        kind: ``text``; ``list`` (may be given several times); ``flag`` (no value); ``whole`` number from
+            ``least``; ``number`` above 0.
         least: Smallest whole number.
         word_for_zero: A word that a whole number may be in place of 0.
     """
@@ -133,5 +133,13 @@ def quote(word: str) -> str:
         return word
     if word.isprintable():
         return "'" + word.replace("'", "'\"'\"'") + "'"
-    escaped = word.encode("unicode_escape").decode("ascii").replace("'", "\\'")
-    return f"$'{escaped}'"
+    return "$'" + "".join(map(_ansi_c, word)) + "'"
+
+
+def _ansi_c(char: str) -> str:
+    """One character inside ``$'…'``."""
+    if char in "\\'":
+        return "\\" + char
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"

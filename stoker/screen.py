@@ -1,0 +1,235 @@
+"""What people see: Rich's one door. Tables, live lines, errors; host text is cleaned before it is shown."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from stoker.errors import ConfigError, StokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Escape sequences first, whole; then every other control, and the marks that reorder or hide text.
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x1b\\|\x07|$)|[ -/]*[0-~]?)|\x9b[0-?]*[ -/]*[@-~]", re.S
+)
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_GOOD, _BAD, _DIM = "green", "bold red", "dim"
+VERDICT_STYLE = {
+    "ok": "bold green",
+    "improved": "bold cyan",
+    "regressed": "bold red",
+    "unstable": "bold yellow",
+    "inconclusive": "yellow",
+    "no-baseline": "dim",
+}
+
+
+def clean(text: object, limit: int = 2000) -> str:
+    """Text that a host, a profile or a log said, safe to show.
+
+    Args:
+        text: Anything; ``str()`` of it is taken.
+        limit: Characters kept; an ellipsis says that more were cut.
+
+    Returns:
+        The same without terminal escapes, control characters (tab and newline stay) and reordering marks.
+    """
+    plain = _CONTROLS.sub("", _ESCAPES.sub("", str(text)[: 2 * limit]))
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def seconds(value: float | None) -> str:
+    """A duration as people read it: ``0.4 s``, ``3 min 05 s``, ``2 h 10 min``."""
+    if value is None:
+        return "-"
+    if value < 100:
+        return f"{value:.1f} s"
+    if value < 3600:
+        return f"{int(value // 60)} min {int(value % 60):02d} s"
+    return f"{int(value // 3600)} h {int(value % 3600 // 60):02d} min"
+
+
+class Screen:
+    """The terminal of one command.
+
+    Args:
+        json: One JSON document goes to stdout, so everything for people goes to stderr.
+    """
+
+    def __init__(self, *, json: bool = False) -> None:
+        self.json = json
+        file = sys.stderr if json else sys.stdout
+        # Rich falls back to 80 columns without a terminal and would cut what a log file should hold whole.
+        self.console = Console(file=file, highlight=False, soft_wrap=not file.isatty())
+        self.errors = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+    def say(self, *parts: str | tuple[str, str]) -> None:
+        """One line; a part is text or (text, style). Nothing is read as markup."""
+        self.console.print(_line(parts))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
+        """A table that fits the terminal.
+
+        Args:
+            columns: Headings; one that ends with ``>`` is right-aligned.
+            rows: Cells: text, or (text, style).
+            title: Above the table; none when empty.
+        """
+        table = Table(
+            title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False
+        )
+        for name in columns:
+            side: Literal["left", "right"] = "right" if name.endswith(">") else "left"
+            table.add_column(name.rstrip(">"), justify=side, overflow="fold")
+        for row in rows:
+            table.add_row(*(_cell(cell) for cell in row))
+        self.console.print(table)
+
+    def error(self, error: StokerError) -> None:
+        """An error with its place, the last evidence and the next step, on stderr."""
+        if isinstance(error, ConfigError):
+            for problem in error.problems:
+                self.errors.print(_line([("error ", _BAD), clean(problem)]))
+            return
+        place = f"{error.where}: " if error.where else ""
+        self.errors.print(_line([("error ", _BAD), (clean(place), "bold"), clean(error.what)]))
+        self.evidence(error.evidence, self.errors)
+        if error.next_step:
+            self.errors.print(_line([("  next: ", "cyan"), clean(error.next_step)]))
+
+    def evidence(self, lines: Sequence[str], console: Console | None = None) -> None:
+        """The last lines of a log or output, marked as quoted."""
+        for line in lines[-12:]:
+            (console or self.console).print(_line([("  │ ", _DIM), (clean(line, 300), _DIM)]))
+
+    @contextmanager
+    def board(self, hosts: Sequence[str]) -> Iterator[Board]:
+        """Live lines of what happens on hosts; a bar each where a terminal is looked at.
+
+        Args:
+            hosts: Names, for the width of the first column.
+        """
+        board = Board(self.console, max((len(h) for h in hosts), default=0))
+        with board:
+            yield board
+
+
+class Board:
+    """Live progress of many hosts; safe to call from their threads."""
+
+    def __init__(self, console: Console, width: int) -> None:
+        self._console = console
+        self._width = width
+        self._lock = threading.Lock()
+        self._rows: dict[str, TaskID] = {}
+        self._stages: dict[str, str] = {}
+        self._progress = Progress(
+            TextColumn("{task.fields[host]}", style="bold"),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[text]}", style=_DIM),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Board:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def event(self, host: str, event: dict[str, Any]) -> None:
+        """Show one event of the wire (``step``, ``stage``, ``run``, ``log``, ``output``, ``note``)."""
+        show = getattr(self, "_" + str(event.get("type")), None)
+        if show is None or not callable(show):
+            return
+        with self._lock:
+            show(host, event)
+
+    def line(self, host: str, *parts: str | tuple[str, str]) -> None:
+        """One finished thing about a host."""
+        with self._lock:
+            self._line(host, *parts)
+
+    def _line(self, host: str, *parts: str | tuple[str, str]) -> None:
+        self._progress.console.print(_line([(host.ljust(self._width) + "  ", "bold"), *parts]))
+
+    def _row(self, host: str, what: str, fraction: float | None, text: str = "") -> None:
+        """The host's bar; without a known fraction it pulses."""
+        total, done = (None, 0.0) if fraction is None else (1.0, fraction)
+        shown = clean(text, max(10, self._console.width - self._width - 60)).replace("\n", " ")
+        if host not in self._rows:
+            name = host.ljust(self._width)
+            self._rows[host] = self._progress.add_task(what, total=total, host=name, text=shown)
+        self._progress.update(self._rows[host], description=what, total=total, completed=done, text=shown)
+
+    def _step(self, host: str, event: dict[str, Any]) -> None:
+        name = clean(event.get("name", ""), 60)
+        if event.get("state") == "begin":
+            self._row(host, name, None)
+            return
+        detail = clean(event.get("detail") or "", 200)
+        took = seconds(_number(event.get("seconds")))
+        self._line(host, ("✓ ", _GOOD), f"{name:<22} ", (f"{took:>8}", _DIM), f"  {detail}" if detail else "")
+
+    def _stage(self, host: str, event: dict[str, Any]) -> None:
+        name = clean(event.get("name", ""), 60)
+        fraction = _number(event.get("fraction")) or 0.0
+        self._row(host, name, min(1.0, max(0.0, fraction)), str(event.get("text", "")))
+        if self._stages.get(host) != name:
+            self._stages[host] = name
+            took = seconds(_number(event.get("elapsed_s")))
+            self._line(host, ("· ", _DIM), f"{name:<22} ", (f"{took:>8}", _DIM))
+
+    def _run(self, host: str, event: dict[str, Any]) -> None:
+        index, of = int(_number(event.get("index")) or 0), int(_number(event.get("of")) or 1)
+        speed = _number(event.get("tok_s"))
+        if event.get("warmup"):
+            self._row(host, "warm-up", None)
+            return
+        self._row(host, f"run {index + 1}/{of}", (index + 1) / max(of, 1))
+        if speed is not None:
+            self._line(host, ("· ", _DIM), f"run {index + 1}/{of}".ljust(23), f"{speed:8.1f} tok/s")
+
+    def _log(self, host: str, event: dict[str, Any]) -> None:
+        self._line(host, clean(event.get("text", "")))
+
+    def _output(self, host: str, event: dict[str, Any]) -> None:
+        for line in clean(event.get("text", ""), 100_000).splitlines():
+            self._line(host, (line, _DIM if event.get("stream") == "stderr" else ""))
+
+    def _note(self, host: str, event: dict[str, Any]) -> None:
+        self._line(host, (clean(event.get("text", "")), str(event.get("style", ""))))
+
+
+def _number(value: Any) -> float | None:
+    """A number a host sent, or None where it sent something else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _cell(cell: Any) -> Text:
+    """A table's cell; tuples carry a style."""
+    text, style = cell if isinstance(cell, tuple) else (cell, "")
+    return Text(clean("-" if text is None else text), style=style)
+
+
+def _line(parts: Iterable[str | tuple[str, str]]) -> Text:
+    """Parts as one styled text; nothing in them is markup."""
+    line = Text()
+    for part in parts:
+        line.append(*((part,) if isinstance(part, str) else part))
+    return line
