@@ -1,0 +1,285 @@
+"""What an operation works with: events, steps, cancelling, the shield, and what the agent keeps."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pwd
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional
+
+
+class AgentError(Exception):
+    """An operation that could not be done, as the controller is told.
+
+    Args:
+        kind: One of the kinds of the contract, e.g. ``lock-held``.
+        what: One sentence: what is wrong.
+        evidence: The last lines that show it, oldest first.
+        next_step: What to do about it, as an imperative sentence.
+        detail: JSON types for programs.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        what: str,
+        evidence: Iterable[str] = (),
+        next_step: str = "",
+        detail: Optional[Mapping[str, Any]] = None,
+    ) -> None:
+        super().__init__(what)
+        self.kind = kind
+        self.what = what
+        self.evidence = [str(line) for line in evidence]
+        self.next_step = next_step
+        self.detail = dict(detail or {})
+
+    def to_wire(self) -> Dict[str, Any]:
+        """The ``error`` of a reply."""
+        return {
+            "kind": self.kind,
+            "what": self.what,
+            "evidence": self.evidence,
+            "next": self.next_step,
+            "detail": self.detail,
+        }
+
+
+class Step:
+    """One step while it runs: set ``detail`` to what it found."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.detail = ""
+
+
+class Session:
+    """What the agent process holds beyond one request.
+
+    Args:
+        login_env: Environment of the login; None: as this process was started with.
+        leave: Ends the process, once nothing forbids it.
+    """
+
+    def __init__(
+        self, login_env: Optional[Mapping[str, str]] = None, leave: Callable[[], None] = lambda: None
+    ) -> None:
+        self.login_env = dict(_environment() if login_env is None else login_env)
+        self.home = os.path.join(_home(self.login_env), ".stoker")
+        self.ending = ""
+        self._leave = leave
+        self._lock = threading.RLock()
+        self._shields = 0
+        self._children: Dict[int, int] = {}
+        self._on_open: List[Callable[[], None]] = []
+        self._held: Dict[str, Any] = {}
+
+    def held(self, name: str, make: Callable[[], Any]) -> Any:
+        """The one object of that name, made when first asked for."""
+        with self._lock:
+            if name not in self._held:
+                self._held[name] = make()
+            return self._held[name]
+
+    def track(self, pid: int) -> None:
+        """From now on this child ends with the agent."""
+        with self._lock:
+            self._children[pid] = start_of(pid)
+
+    def untrack(self, pid: int) -> None:
+        """This child is no longer ours to end."""
+        with self._lock:
+            self._children.pop(pid, None)
+
+    def end_children(self) -> None:
+        """SIGKILL to every tracked child's process group."""
+        with self._lock:
+            for pid, start in self._children.items():
+                if start and start_of(pid) == start:
+                    _kill_group(pid)
+            self._children.clear()
+
+    def end(self, why: str) -> None:
+        """End the agent and what its step started: at once, or when the last shield opens."""
+        with self._lock:
+            self.ending = self.ending or why
+            if self._shields:
+                return
+            self.end_children()
+            self._leave()
+
+    def when_open(self, act: Callable[[], None]) -> None:
+        """Do something now, or when the last shield opens."""
+        with self._lock:
+            if self._shields:
+                self._on_open.append(act)
+            else:
+                act()
+
+    @contextmanager
+    def shield(self, may_enter: Callable[[], None]) -> Iterator[None]:
+        """Nothing ends the agent inside; ``may_enter`` raises where it is too late to begin."""
+        with self._lock:
+            may_enter()
+            self._shields += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._shields -= 1
+                if not self._shields:
+                    self._open()
+
+    def _open(self) -> None:
+        waiting, self._on_open = self._on_open, []
+        for act in waiting:
+            act()
+        if self.ending:
+            self.end(self.ending)
+
+
+class Context:
+    """What one operation works with.
+
+    Args:
+        send: Takes each event; None drops them.
+        session: What the agent holds between requests; None: a fresh one.
+    """
+
+    def __init__(
+        self, send: Optional[Callable[[Dict[str, Any]], None]] = None, session: Optional[Session] = None
+    ) -> None:
+        self._send = send or (lambda event: None)
+        self.session = session or Session()
+        self.cancelled = threading.Event()
+        self.steps: List[Dict[str, Any]] = []
+
+    @property
+    def login_env(self) -> Dict[str, str]:
+        """Environment of the login, as the agent found it."""
+        return self.session.login_env
+
+    @property
+    def home(self) -> str:
+        """Path of ``~/.stoker``; it may not exist yet."""
+        return self.session.home
+
+    @property
+    def facts(self) -> Any:
+        """The host's facts (``facts.Facts``)."""
+        return self.session.held("facts", lambda: _sibling("facts").load(self.login_env))
+
+    @property
+    def locks(self) -> Any:
+        """The host's locks (``locks.LockSet``), held until the agent ends."""
+        return self.session.held("locks", lambda: _sibling("locks").LockSet(self.facts, self.home))
+
+    def emit(self, type: str, **fields: Any) -> None:
+        """Send one event of the contract."""
+        self._send(dict(fields, type=type))
+
+    def check_cancelled(self) -> None:
+        """Raise where the step should end.
+
+        Raises:
+            AgentError: ``cancelled``; never inside a shield, where a cancel waits until it opens.
+        """
+        if self.cancelled.is_set():
+            raise AgentError("cancelled", "the step was cancelled")
+
+    def cancel(self) -> None:
+        """Ask the step to end, and end its children; inside a shield, when that opens."""
+        self.session.when_open(self._cancel)
+
+    def _cancel(self) -> None:
+        self.cancelled.set()
+        self.session.end_children()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """One named step: its begin and end are events, its seconds are kept in ``steps``.
+
+        Raises:
+            AgentError: ``cancelled``, before it begins.
+        """
+        self.check_cancelled()
+        step = Step(name)
+        self.emit("step", name=name, state="begin")
+        began = time.monotonic()
+        try:
+            yield step
+        except Exception as error:
+            step.detail = step.detail or "failed: %s" % error
+            raise
+        finally:
+            seconds = round(time.monotonic() - began, 4)
+            self.steps.append({"name": name, "seconds": seconds, "detail": step.detail})
+            self.emit("step", name=name, state="end", seconds=seconds, detail=step.detail)
+
+    @contextmanager
+    def shield(self) -> Iterator[None]:
+        """What begins here finishes, whether or not the controller still listens.
+
+        A cancel, silence, end of input, HUP and TERM wait until the shield opens, and then do what they do.
+
+        Raises:
+            AgentError: ``cancelled``, before anything began.
+        """
+        with self.session.shield(self.check_cancelled):
+            yield
+
+    def track(self, pid: int) -> None:
+        """This child's process group is killed when the step is cancelled or the agent ends."""
+        self.session.track(pid)
+
+    def untrack(self, pid: int) -> None:
+        """This child was waited for, or shall live on."""
+        self.session.untrack(pid)
+
+
+def _sibling(name: str) -> Any:
+    return importlib.import_module("." + name, __package__)
+
+
+def _environment() -> Dict[str, str]:
+    """The environment this process was started with: Python itself adds LC_CTYPE to ``os.environ``."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return dict(os.environ)
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if b"=" in entry)
+    return {name: value for name, _, value in pairs}
+
+
+def _home(environ: Mapping[str, str]) -> str:
+    if environ.get("HOME"):
+        return environ["HOME"]
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return "/tmp"  # an account without an entry has no home; the state then lives as long as the host
+
+
+def start_of(pid: int) -> int:
+    """Field 22 of ``/proc/PID/stat``: with the pid it names one process for good; 0 where there is none."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        leads = os.getpgid(pid) == pid
+        if leads and pid != os.getpgrp():
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass  # it ended on its own
