@@ -1,0 +1,1 @@
+"""What people write (inventory, profiles, playbooks) as typed values, each mistake with file:line."""

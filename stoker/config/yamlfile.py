@@ -1,0 +1,155 @@
+"""YAML files: plain Python values, and for each of them where it stands and how it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stoker.config.yamltree import Node, Secret, Vault, build
+from stoker.errors import ConfigError, Problem
+
+__all__ = ["MAX_BYTES", "Document", "Secret", "Vault", "in_yaml", "load", "loads"]
+
+MAX_BYTES = 8 * 1024 * 1024
+
+_Path = Sequence[str | int]
+
+
+@dataclass(frozen=True)
+class Document:
+    """One YAML document.
+
+    Args:
+        file: The file as shown to people.
+        data: Dicts, lists, strings, numbers, booleans, None, dates, bytes, ``Secret`` and ``Vault``; None
+            where the file holds nothing. Aliases share their value: do not change it.
+    """
+
+    file: str
+    data: Any
+    _root: Node | None = field(default=None, repr=False, compare=False)
+
+    def line(self, path: _Path, *, key: bool = False) -> int:
+        """The 1-based line of a value.
+
+        Args:
+            path: Keys and indices from the root; where it leads nowhere, its nearest ancestor is meant.
+            key: Of the value's key instead.
+        """
+        return self._place(path, key)[0]
+
+    def column(self, path: _Path, *, key: bool = False) -> int:
+        """The 1-based column of a value, or of its key."""
+        return self._place(path, key)[1]
+
+    def text(self, path: _Path, *, key: bool = False) -> str | None:
+        """A scalar exactly as written (``NO``, ``0644``, ``1.10``), a quoted one without its quotes.
+
+        Args:
+            path: Keys and indices from the root.
+            key: Of the value's key instead.
+
+        Returns:
+            None for a mapping, a list, and where there is nothing.
+        """
+        pair, complete = self._find(path)
+        node = pair[0 if key else 1]
+        return node.text if node is not None and complete else None
+
+    def problem(self, path: _Path, what: str, hint: str = "", *, key: bool = False) -> Problem:
+        """A mistake at a value, or at its key."""
+        line, column = self._place(path, key)
+        return Problem(self.file, line, what, hint, column)
+
+    def odd_keys(self, path: _Path = ()) -> tuple[Problem, ...]:
+        """A problem for each key of the mapping at ``path`` that is no string; empty where all are."""
+        (_, node), complete = self._find(path)
+        entries = node.entries if node is not None and complete else None
+        odd = [(value, key) for value, (key, _) in (entries or {}).items() if not isinstance(value, str)]
+        return tuple(
+            Problem(
+                self.file,
+                key.line,
+                f"the key {key.text} was read as {in_yaml(value)}",
+                "quote it",
+                key.column,
+            )
+            for value, key in odd
+        )
+
+    def _place(self, path: _Path, key: bool) -> tuple[int, int]:
+        (key_node, node), complete = self._find(path)
+        if not path or node is None or node is self._root:
+            return 1, 1
+        chosen = key_node if key and complete and key_node is not None else node
+        return chosen.line, chosen.column
+
+    def _find(self, path: _Path) -> tuple[tuple[Node | None, Node | None], bool]:
+        """The (key, value) at ``path``, or of its nearest ancestor and False."""
+        pair: tuple[Node | None, Node | None] = (None, self._root)
+        for step in path:
+            node = pair[1]
+            if node is not None and node.entries is not None and step in node.entries:
+                pair = node.entries[step]
+            elif node is not None and node.items is not None and _is_index(step, node.items):
+                pair = (None, node.items[int(step)])
+            else:
+                return pair, False
+        return pair, True
+
+
+def load(path: Path, *, shown: str | None = None) -> Document:
+    """Read a YAML file.
+
+    Args:
+        path: The file.
+        shown: The file as shown to people; ``path`` itself where not given.
+
+    Raises:
+        ConfigError: Unreadable, too large, not UTF-8, or any mistake that ``loads`` reports.
+    """
+    name = str(path) if shown is None else shown
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ConfigError([Problem(name, 0, f"cannot be read: {why}")]) from error
+    if len(raw) > MAX_BYTES:
+        raise ConfigError([Problem(name, 0, f"is larger than {MAX_BYTES // 2**20} MiB")])
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        what = f"is not UTF-8: the byte 0x{raw[error.start]:02x} does not belong here"
+        raise ConfigError([Problem(name, line, what, "save the file as UTF-8")]) from error
+    return loads(text, name)
+
+
+def loads(text: str, shown: str) -> Document:
+    """Read YAML from a text.
+
+    Args:
+        text: At most one YAML document.
+        shown: What the text is called in messages.
+
+    Raises:
+        ConfigError: All duplicate keys, unknown tags, keys that are no scalars and scalars that are no value
+            (``2024-02-30``); and a syntax error, an endless or runaway alias, a second document, or a nesting
+            deeper than 100, after which nothing more is read.
+    """
+    root = build(text, shown)
+    return Document(shown, None if root is None else root.value, root)
+
+
+def _is_index(step: object, items: list[Node]) -> bool:
+    return isinstance(step, int) and not isinstance(step, bool) and 0 <= step < len(items)
+
+
+def in_yaml(value: object) -> str:
+    """A scalar's value in YAML's words: ``false``, not ``False``."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
