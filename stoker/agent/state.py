@@ -1,0 +1,185 @@
+"""What stays on the host between connections: slots, their launches, and which processes belong to one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from typing import Any, Dict, List, Optional, Tuple
+
+from .context import AgentError
+from .facts import Facts
+from .procs import Process, Snapshot, environ_of, read_file
+
+Launch = Dict[str, Any]
+
+MARKER = "STOKER_LAUNCH"
+KEPT_LAUNCHES = 20
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def slot_dir(home: str, slot: str) -> str:
+    """Folder of a slot.
+
+    Args:
+        home: ``~/.stoker``.
+
+    Raises:
+        AgentError: ``bad-request``: no plain file name.
+    """
+    return os.path.join(home, "slots", _safe(slot, "slot"))
+
+
+def launch_dir(home: str, slot: str, launch_id: str) -> str:
+    """Folder of one launch; raises as ``slot_dir`` does."""
+    return os.path.join(slot_dir(home, slot), "launches", _safe(launch_id, "launch"))
+
+
+def current(home: str, slot: str) -> Optional[Launch]:
+    """The slot's latest launch as recorded (it may have ended since); None where there is none."""
+    launch_id = read_file(os.path.join(slot_dir(home, slot), "current")).decode("utf-8", "replace").strip()
+    return recorded(home, slot, launch_id) if _SAFE_NAME.fullmatch(launch_id) else None
+
+
+def recorded(home: str, slot: str, launch_id: str) -> Optional[Launch]:
+    """The record of one launch; None where there is none, or it cannot be used."""
+    try:
+        launch = json.loads(read_file(os.path.join(launch_dir(home, slot, launch_id), "launch.json")))
+    except ValueError:
+        return None
+    return launch if isinstance(launch, dict) and "launch_id" in launch else None
+
+
+def launches(home: str) -> List[Launch]:
+    """The latest launch of every slot."""
+    found = (current(home, slot) for slot in slots(home))
+    return [launch for launch in found if launch is not None]
+
+
+def slots(home: str) -> List[str]:
+    """Names of the slots that have a folder."""
+    return [name for name in _names(os.path.join(home, "slots")) if _SAFE_NAME.fullmatch(name)]
+
+
+def history(home: str, slot: str) -> List[str]:
+    """Ids of the launches that are kept, oldest first."""
+    folder = os.path.join(slot_dir(home, slot), "launches")
+    return [name for name in _names(folder) if _SAFE_NAME.fullmatch(name)]
+
+
+def exit_of(home: str, launch: Launch) -> Optional[Dict[str, int]]:
+    """How the launcher ended, as its shim saw it.
+
+    Returns:
+        ``{"code": n}`` or ``{"signal": n}``; None while it runs, or where nobody saw it.
+    """
+    folder = launch_dir(home, launch["slot"], launch["launch_id"])
+    text = read_file(os.path.join(folder, "exit")).decode("ascii", "replace").strip()
+    if not re.fullmatch(r"-?\d+", text):
+        return None
+    status = int(text)
+    return {"signal": -status} if status < 0 else {"code": status}
+
+
+def is_this_boot(launch: Launch, facts: Facts) -> bool:
+    """Whether the host has not been restarted since; a container's restart is one too."""
+    init = launch.get("init_start", facts.init_start)
+    return bool(launch.get("boot_id") == facts.boot_id and init == facts.init_start)
+
+
+def members(snapshot: Snapshot, launch: Launch, facts: Facts) -> Tuple[List[Process], str]:
+    """The processes of one launch that live, the shim left out.
+
+    Returns:
+        The processes, parents before children, and how they were found: ``shim`` (every descendant, whatever
+        it renamed or detached), ``session+marker`` where the shim is gone, ``none`` after the host's restart.
+    """
+    if not is_this_boot(launch, facts):
+        return [], "none"
+    if snapshot.alive(int(launch.get("shim_pid") or 0), int(launch.get("shim_start") or 0)):
+        return snapshot.descendants(int(launch["shim_pid"])), "shim"
+    roots = _session(snapshot, launch) + _marked(snapshot, launch)
+    found: Dict[int, Process] = {}
+    for process in roots:
+        for member in [process, *snapshot.descendants(process.pid)]:
+            found.setdefault(member.pid, member)
+    found.pop(os.getpid(), None)
+    return list(found.values()), "session+marker"
+
+
+def write(path: str, text: str, mode: int = 0o600) -> None:
+    """Write a file whole: under a temporary name, then renamed.
+
+    Raises:
+        AgentError: ``io``, with the path.
+    """
+    draft = f"{path}.{os.getpid()}.new"
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            os.fchmod(fd, mode)
+            file.write(text)
+        os.rename(draft, path)
+    except OSError as error:
+        _forget(draft)
+        raise io_error(path, error) from error
+
+
+def io_error(path: str, error: OSError) -> AgentError:
+    """The same fault of the file system as an error of the contract, naming the path."""
+    return AgentError(
+        "io", f"cannot write {path}: {error.strerror or error}", next_step=f"make {path} writable"
+    )
+
+
+def _session(snapshot: Snapshot, launch: Launch) -> List[Process]:
+    """Members of the launcher's session, unless its number has passed to somebody else since."""
+    sid, start = int(launch["pid"]), int(launch["start"])
+    members = [p for p in snapshot.by_pid.values() if p.sid == sid and not p.gone]
+    leader = snapshot.by_pid.get(sid)
+    if leader is not None:
+        return members if leader.start == start else []
+    # The leader is gone. Nobody younger than it may carry the number and another marker.
+    envs = [env for env in (environ_of(p.pid) for p in members if _visible(p)) if env]
+    if envs and not any(env.get(MARKER) == launch["marker"] for env in envs):
+        return []
+    return [p for p in members if p.start >= start]
+
+
+def _marked(snapshot: Snapshot, launch: Launch) -> List[Process]:
+    start = int(launch["start"])
+    return [
+        p
+        for p in snapshot.by_pid.values()
+        if p.start >= start and not p.gone and _visible(p) and _carries(p, launch["marker"])
+    ]
+
+
+def _carries(process: Process, marker: str) -> bool:
+    env = environ_of(process.pid)
+    return env is not None and env.get(MARKER) == marker
+
+
+def _visible(process: Process) -> bool:
+    return not process.kernel and os.getuid() in (0, process.uid)
+
+
+def _safe(name: str, what: str) -> str:
+    if not isinstance(name, str) or not _SAFE_NAME.fullmatch(name):
+        raise AgentError(
+            "bad-request", f"{name!r} is no name of a {what}", next_step="use letters, digits, . _ -"
+        )
+    return name
+
+
+def _names(folder: str) -> List[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _forget(path: str) -> None:
+    with contextlib.suppress(OSError):  # it may never have been made
+        os.unlink(path)
