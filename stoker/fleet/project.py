@@ -1,0 +1,142 @@
+"""The wiring of one command: settings → inventory, profiles, results; each loaded once, when it is needed."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stoker import engines
+from stoker.config import inventory as inventories
+from stoker.config.inventory import Host, Inventory
+from stoker.config.profile import Library, Profile
+from stoker.config.secrets import Secrets
+from stoker.config.settings import Settings
+from stoker.errors import InputError
+from stoker.plan import LaunchPlan, build
+
+if TYPE_CHECKING:
+    from stoker.results.store import Store
+
+
+class Project:
+    """A project's folder with everything in it.
+
+    Args:
+        settings: Typed settings.
+        environ: The controller's environment, for secrets.
+        inventory: ``--inventory`` as typed; empty for the setting.
+    """
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str], *, inventory: str = "") -> None:
+        self.settings = settings
+        self.environ = environ
+        self._inventory = inventory
+
+    @property
+    def root(self) -> Path:
+        """The project's folder."""
+        return self.settings.root
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """The inventory; ConfigError with every mistake in it."""
+        path = self.root / self._inventory if self._inventory else self.settings.path("inventory")
+        if not path.exists():
+            hint = "write it, or point --inventory at one" if not self._inventory else "check the path"
+            raise InputError("there is no inventory", where=self.shown(path), next_step=hint)
+        return inventories.load([path], root=self.root)
+
+    @cached_property
+    def library(self) -> Library:
+        """The tuning profiles."""
+        return Library(self.settings.path("profiles"), self.root)
+
+    @cached_property
+    def store(self) -> Store:
+        """The records that came back."""
+        from stoker.results.store import Store
+
+        return Store(self.settings.path("results"))
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Where ``!secret NAME`` is looked up."""
+        return Secrets(self.environ, self.settings.secret_command or None)
+
+    @cached_property
+    def owner(self) -> str:
+        """Who we are, for the lock's message: ``user@controller``."""
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+
+    @cached_property
+    def engines(self) -> list[dict[str, Any]]:
+        """Every engine as data, so that a host can recognise servers that somebody started by hand."""
+        return [engine.to_wire() for engine in engines.all_engines()]
+
+    @cached_property
+    def salt(self) -> tuple[str, str]:
+        """The project's salt for hashed environment values, and its id.
+
+        Made at the first use in ``.stoker/salt`` (0600), which git ignores: hashes under one salt can be compared,
+        and nobody without the salt can guess values from a record.
+        """
+        path = self.root / ".stoker" / "salt"
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        if not path.exists():
+            temporary = path.with_name(f"salt.{os.getpid()}")
+            temporary.touch(mode=0o600)
+            temporary.write_text(secrets.token_hex(16))
+            try:
+                os.link(temporary, path)  # unlike a rename it never replaces the salt of a command beside us
+            except FileExistsError:
+                pass
+            finally:
+                temporary.unlink()
+        salt = path.read_text().strip()
+        return salt, hashlib.sha256(salt.encode()).hexdigest()[:8]
+
+    def hosts(self, patterns: Sequence[str]) -> tuple[Host, ...]:
+        """The hosts that ``--host`` names.
+
+        Args:
+            patterns: Ansible patterns; one with a trailing comma is an ad-hoc list; none is the whole inventory.
+
+        Raises:
+            InputError: Nothing matches a term, or the inventory is wrong.
+        """
+        adhoc = [p for p in patterns if p.rstrip().endswith(",")]
+        named = [p for p in patterns if p not in adhoc]
+        found: dict[str, Host] = {}
+        if named or not patterns:
+            found.update((host.name, host) for host in self.inventory.select(named or ["all"]))
+        for text in adhoc:
+            found.update(inventories.adhoc(text).hosts)
+        if not found:
+            raise InputError("the inventory has no host", where=self.shown(self.settings.path("inventory")))
+        return tuple(found.values())
+
+    def profile(self, name: str, host: Host) -> Profile:
+        """A profile as resolved for a host; ``run:RUN-ID`` is what that run had.
+
+        Raises:
+            InputError: Unknown, or wrong.
+        """
+        if name.startswith("run:"):
+            return Profile.from_plain(dict(self.store.load(name.removeprefix("run:")).resolved))
+        return self.library.resolve(name, host)
+
+    def plan(self, name: str, host: Host) -> LaunchPlan:
+        """The complete plan of a profile on a host."""
+        templates = [self.settings.path("profiles") / "templates"]
+        return build(host, name, self.profile(name, host), secrets=self.secrets, templates=templates)
+
+    def shown(self, path: Path) -> str:
+        """A path as the user would type it in the project's folder."""
+        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)

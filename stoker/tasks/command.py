@@ -1,0 +1,121 @@
+"""From a function over a ``Run`` to an Invoke task: flags, errors, the JSON document, the exit code."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+from invoke.tasks import Task
+
+from stoker import __version__
+from stoker.errors import EXIT_FAULT, EXIT_INTERRUPTED, StokerError
+from stoker.fleet.flags import Flag, parse_all
+
+if TYPE_CHECKING:
+    from stoker.tasks.run import Run
+
+Body = Callable[["Run"], int]
+
+HOST = Flag("host", "Hosts: Ansible patterns, or an ad-hoc list with a trailing comma.", "list")
+INVENTORY = Flag("inventory", "Inventory file or folder.")
+FORKS = Flag("forks", "Hosts worked on at once.", "whole", least=1)
+JSON = Flag("json", "One JSON document on stdout.", "flag")
+CHECK = Flag("check", "Say what would be done; touch nothing.", "flag")
+DIFF = Flag("diff", "Show what changes in the launch script.", "flag")
+SERIAL = Flag("serial", "Hosts changed at once: a number or all.", "whole", word_for_zero="all")
+
+READING = (HOST, INVENTORY, FORKS, JSON)
+CHANGING = (*READING, CHECK, DIFF, SERIAL)
+
+
+def command(*flags: Flag, positional: Sequence[str] = (), name: str = "") -> Callable[[Body], Task[Any]]:
+    """Make a command of a function.
+
+    Args:
+        flags: Its arguments, as shown by ``inv --help NAME``.
+        positional: Flags that may be typed without their name, and must be there.
+        name: As typed, where the function's own name will not do.
+
+    Returns:
+        A decorator. The function gets a ``Run`` with the typed arguments and returns the exit code; what it
+        raises is shown, never as a traceback unless it is a fault of ours.
+    """
+
+    def decorate(body: Body) -> Task[Any]:
+        spelled = name or body.__name__.strip("_").replace("_", "-")
+
+        def entry(c: Context, **given: Any) -> None:
+            code = _run(c, spelled, body, flags, given)
+            if code:
+                raise Exit(code=code)
+
+        entry.__name__ = body.__name__
+        entry.__doc__ = body.__doc__
+        entry.__signature__ = _signature(flags, positional)  # type: ignore[attr-defined]  # Invoke reads it
+        return Task(
+            entry,
+            name=spelled,
+            positional=list(positional),
+            iterable=[flag.name for flag in flags if flag.kind == "list"],
+            help={flag.name.replace("_", "-"): flag.help for flag in flags},
+            auto_shortflags=False,
+        )
+
+    return decorate
+
+
+def _signature(flags: Sequence[Flag], positional: Sequence[str]) -> inspect.Signature:
+    """What Invoke's parser is to see: every number as text, so that a wrong one is our message."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    required = [inspect.Parameter(flag.name, kind) for flag in flags if flag.name in positional]
+    optional = [inspect.Parameter(f.name, kind, default=f.default) for f in flags if f.name not in positional]
+    return inspect.Signature([inspect.Parameter("c", kind), *required, *optional])
+
+
+def _run(c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[str, Any]) -> int:
+    """The whole of a command, from typed arguments to its exit code."""
+    from stoker.screen import Screen
+    from stoker.tasks.run import Run
+
+    screen = Screen(json=bool(given.get("json")))
+    run: Run | None = None
+    error: StokerError | None = None
+    try:
+        given = {key: value for key, value in given.items() if value is not None}
+        run = Run.begin(name, Path(str(c.config.stoker_root)), dict(c.config.get("stoker", {})), screen)
+        run.args = parse_all(flags, given)
+        code = body(run)
+    except StokerError as raised:
+        error, code = raised, raised.exit_code
+        screen.error(raised)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+        screen.errors.print("interrupted", style="bold yellow")
+    except BrokenPipeError:
+        raise
+    except Exception as raised:
+        code = EXIT_FAULT
+        error = StokerError(f"a fault in Stoker: {type(raised).__name__}: {raised}")
+        screen.errors.print(traceback.format_exc(), markup=False)
+        screen.error(error)
+    if screen.json:
+        _document(name, code, run.document if run else {}, error)
+    return code
+
+
+def _document(name: str, code: int, document: dict[str, Any], error: StokerError | None) -> None:
+    """The one JSON document on stdout."""
+    from stoker.tasks.run import error_data
+
+    whole: dict[str, Any] = {"stoker": __version__, "command": name, "exit_code": code, **document}
+    if error is not None:
+        whole["error"] = error_data(error)
+    json.dump(whole, sys.stdout, indent=2, default=str)
+    sys.stdout.write("\n")

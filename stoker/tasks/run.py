@@ -1,0 +1,217 @@
+"""One command while it runs: load → choose → execute → render → exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stoker.config import settings as settings_file
+from stoker.config.inventory import Host
+from stoker.config.settings import Settings
+from stoker.errors import (
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    ConfigError,
+    HostError,
+    InputError,
+    StokerError,
+    exit_code_of,
+)
+from stoker.fleet import choose
+from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.pool import HostResult, fan_out, roll
+from stoker.fleet.project import Project
+from stoker.fleet.session import Session
+from stoker.plan import LaunchPlan
+from stoker.reach.client import Agent
+from stoker.screen import Board, Screen, seconds
+
+
+class Run:
+    """What a command's body works with.
+
+    Args:
+        name: The command's name.
+        settings: Typed settings.
+        screen: The terminal.
+    """
+
+    def __init__(self, name: str, settings: Settings, screen: Screen) -> None:
+        self.name = name
+        self.settings = settings
+        self.screen = screen
+        self.args: dict[str, Any] = {}
+        self.document: dict[str, Any] = {}
+
+    @classmethod
+    def begin(cls, name: str, root: Path, values: Mapping[str, Any], screen: Screen) -> Run:
+        """Type the settings.
+
+        Raises:
+            InputError: A wrong setting.
+        """
+        return cls(name, settings_file.load(root, values), screen)
+
+    @property
+    def project(self) -> Project:
+        """The project, loaded piece by piece as it is needed."""
+        if self._project is None:
+            self._project = Project(self.settings, os.environ, inventory=self.args.get("inventory") or "")
+        return self._project
+
+    @property
+    def check(self) -> bool:
+        """Whether nothing may be touched."""
+        return bool(self.args.get("check"))
+
+    def hosts(self, *, demanded: bool = False) -> tuple[Host, ...]:
+        """The hosts that are meant.
+
+        Args:
+            demanded: The command changes hosts, so they must be named.
+
+        Raises:
+            InputError: None named where one must be, or a term that matches nothing.
+        """
+        patterns = self.args["host"]
+        if demanded and not patterns:
+            raise InputError(
+                f"{self.name} changes hosts, so they must be named",
+                next_step=f"inv {self.name} --host NAME (inv hosts lists them; --host all for every one)",
+            )
+        return self.project.hosts(patterns)
+
+    def on_hosts(self, verb: Verb, *, extra: Mapping[str, Mapping[str, Any]] | None = None) -> list[HostResult]:
+        """Do a verb on every host that is meant, with live lines, and keep what came of it in the document.
+
+        Args:
+            verb: What to do.
+            extra: Host name to more arguments for that host alone.
+
+        Returns:
+            A result a host; a failed host is a value.
+
+        Raises:
+            InputError: Anything that can be found wrong before the first connection.
+        """
+        jobs = {}
+        for host in self.hosts(demanded=verb.changes):
+            plans = choose.plans(self.project, host, *self._named()) if "profile" in self.args else ()
+            self._must_know_server(verb, host, plans)
+            jobs[host.name] = (host, plans)
+        with self.screen.board(list(jobs)) as board:
+            results = self._execute(verb, list(jobs), jobs, dict(extra or {}), board)
+        self.document["hosts"] = {result.host: result_data(result) for result in results}
+        return results
+
+    def end(self, results: Sequence[HostResult]) -> int:
+        """Show each host that is not fine, why, and what to do next; return the exit code."""
+        for result in results:
+            if result.error is not None:
+                self.screen.error(result.error)
+        bad = [result for result in results if result.status not in ("ok",)]
+        if bad and len(results) > 1:
+            names = ", ".join(f"{result.host} ({result.status})" for result in bad)
+            self.screen.say((f"{len(results) - len(bad)} of {len(results)} hosts fine; not: {names}", "bold"))
+        return exit_code_of(code_of(result) for result in results)
+
+    def _named(self) -> tuple[Sequence[str], str | None]:
+        profile = self.args["profile"]
+        return ([profile] if isinstance(profile, str) else profile or ()), self.args.get("slot")
+
+    def _must_know_server(self, verb: Verb, host: Host, plans: Sequence[LaunchPlan]) -> None:
+        """A changing verb on one server must know which before anything is connected."""
+        if verb.wants_plan and verb.changes and not plans and not self.args.get("slot"):
+            raise InputError(
+                "no profile is named and the host has no stoker_profiles",
+                where=host.name,
+                next_step="add --profile NAME (inv profiles lists them)",
+            )
+
+    def _execute(
+        self,
+        verb: Verb,
+        names: Sequence[str],
+        jobs: Mapping[str, tuple[Host, Sequence[LaunchPlan]]],
+        extra: Mapping[str, Mapping[str, Any]],
+        board: Board,
+    ) -> list[HostResult]:
+        """Fan out, or roll where the verb changes hosts."""
+
+        def work(name: str) -> list[Outcome]:
+            host, plans = jobs[name]
+            session = Session(host, self._connect, board.event)
+            try:
+                args = {**self.args, **extra.get(name, {})}
+                job = Job(self.project, session, args, check=self.check)
+                many = verb.wants_plan and plans
+                return [verb.work(job.on(p)) for p in (plans if many else [plans[0] if plans else None])]
+            finally:
+                session.close()
+
+        def done(result: HostResult) -> None:
+            self._finished(board, result)
+
+        forks = self.args.get("forks") or self.settings.forks
+        if not verb.changes or self.check:
+            return fan_out(names, work, forks=forks, on_done=done)
+        serial = self.args.get("serial")
+        size = self.settings.serial if serial is None else serial
+        return roll(names, work, serial=size or len(names), forks=forks, on_done=done)
+
+    def _finished(self, board: Board, result: HostResult) -> None:
+        """One line (and what the verb has to say) for a host that is done."""
+        if result.error is not None or result.data is None:
+            what = clean_kind(result)
+            board.line(result.host, ("✗ ", "bold red"), (f"{self.name}: {what}", "bold red"))
+            return
+        for outcome in result.data:
+            for text, style in outcome.lines:
+                board.line(result.host, (text, style))
+            board.line(result.host, ("✓ ", "green"), f"{self.name}: {outcome.summary} ", (f"({seconds(result.seconds)})", "dim"))
+
+    def _connect(self, host: Host) -> Agent:
+        """Open a host's agent."""
+        raise NotImplementedError
+
+
+def clean_kind(result: HostResult) -> str:
+    """A failed host in a few words: its status and the error's first sentence."""
+    return f"{result.status}: {result.error.what}" if result.error else result.status
+
+
+def result_data(result: HostResult) -> dict[str, Any]:
+    """A host's result as JSON types."""
+    outcomes: list[Outcome] = result.data or []
+    data: dict[str, Any] = {"status": result.status, "seconds": round(result.seconds, 3)}
+    data["changed"] = any(outcome.changed for outcome in outcomes)
+    data["results"] = [{"summary": outcome.summary, **outcome.data} for outcome in outcomes]
+    if result.error is not None:
+        data["error"] = error_data(result.error)
+    return data
+
+
+def error_data(error: StokerError) -> dict[str, Any]:
+    """An error as JSON types."""
+    data: dict[str, Any] = {
+        "what": error.what,
+        "where": error.where,
+        "evidence": list(error.evidence),
+        "next": error.next_step,
+    }
+    if isinstance(error, HostError):
+        data.update(kind=error.kind, detail=error.detail)
+    if isinstance(error, ConfigError):
+        data["problems"] = [vars(problem) for problem in error.problems]
+    return data
+
+
+def code_of(result: HostResult) -> int:
+    """The exit code that one host's result asks for."""
+    if result.error is not None:
+        return result.error.exit_code
+    if result.status == "interrupted":
+        return EXIT_INTERRUPTED
+    return exit_code_of(outcome.exit_code for outcome in result.data or []) or EXIT_DONE
