@@ -31,8 +31,8 @@ class Stage:
 
     Args:
         name: For people, e.g. ``loading weights``.
-        pattern: A Python regular expression, searched in one decoded line. A group named ``percent`` (0..100),
-            or groups ``done`` and ``total``, move the bar inside the stage.
+        pattern: A Python regular expression, searched in one decoded line. A group named ``percent``
+            (0..100), or groups ``done`` and ``total``, move the bar inside the stage.
         fraction: Of the whole start that is behind us when the stage begins, 0..1, rising.
     """
 
@@ -86,10 +86,10 @@ class Engine:
         shapes: How its launcher's command line looks.
         titles: Regular expressions (full match) over a process title: processes of the engine that renamed
             themselves.
-        workers: Regular expressions (full match) over a process title: those whose live environment must carry
-            the tuning. Empty: the launcher itself.
-        command: The argv before the arguments; ``{python}`` stands for the interpreter. Empty where the profile
-            has to say it.
+        workers: Regular expressions (full match) over a process title: those whose live environment must
+            carry the tuning. Empty: the launcher itself.
+        command: The argv before the arguments; ``{python}`` stands for the interpreter. Empty where the
+            profile has to say it.
         model_flag: Flag that takes the model; empty: positional.
         host_flag: Flag that takes the bind address.
         port_flag: Flag that takes the port.
@@ -100,18 +100,18 @@ class Engine:
         grace_s: From SIGTERM to the launcher until the rest is signalled.
         stages: In order.
         ready: Pattern of the log line that says it serves (a hint for the bar, never proof).
-        fatal: Lines that tell why a start failed, the most telling first: of several that were seen, the first
-            of this tuple names the cause.
+        fatal: Lines that tell why a start failed, the most telling first: of several that were seen, the
+            first of this tuple names the cause.
         health_path: GET; 200 is necessary, never sufficient. Empty where it has none: then its list of models
             must answer.
         completion_path: POST; the OpenAI endpoint that continues a plain prompt.
         completion_extra: Fields the engine accepts and a benchmark wants, e.g. ``{"ignore_eos": true}``.
-        stream_usage: Whether it takes ``stream_options: {"include_usage": true}``. Where it does not, it either
-            sends the usage anyway or the chunks with content are all there is.
+        stream_usage: Whether it takes ``stream_options: {"include_usage": true}``. Where it does not, it
+            either sends the usage anyway or the chunks with content are all there is.
         info_paths: GET, JSON: what the running server says of itself, first that answers wins.
         metrics: Where it tells its load.
-        rewrites: Variables that the engine itself sets in its workers, name to value (``""``: any): no surprise
-            there, and the reason why a profile's own value may not hold.
+        rewrites: Variables that the engine itself sets in its workers, name to value (``""``: any): no
+            surprise there, and the reason why a profile's own value may not hold.
         env_prefixes: Prefixes of variables the engine reads, besides the general tuning prefixes.
         shm_prefixes: Base-name prefixes of files it leaves in /dev/shm.
         seconds_to_ready: Typical, for a progress bar before the first stage.

@@ -1,8 +1,8 @@
 """SGLang, read from its 0.5.23 source and from public logs.
 
-The launcher keeps its command line; its children rename themselves. A scheduler has no handler for SIGTERM, so
-only the launcher may get one; it then waits for requests in flight, 15 s more, and kills its tree, which can take
-60 s.
+The launcher keeps its command line; its children rename themselves. A scheduler has no handler for SIGTERM,
+so only the launcher may get one; it then waits for requests in flight, 15 s more, and kills its tree, which
+can take 60 s.
 """
 
 from __future__ import annotations

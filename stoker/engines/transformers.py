@@ -1,8 +1,8 @@
 """``transformers serve``: one process, for trying things out.
 
 Without a model on its command line it loads at the first request, so health comes long before readiness. It
-answers 422 to a field that it does not know, takes no ``stream_options`` and sends the usage in the last chunk
-anyway.
+answers 422 to a field that it does not know, takes no ``stream_options`` and sends the usage in the last
+chunk anyway.
 """
 
 from __future__ import annotations

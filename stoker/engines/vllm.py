@@ -1,7 +1,7 @@
 """vLLM, read from whole real logs of its 0.32.0 CPU build and from its source.
 
-The API server keeps its command line; the engine core and the workers rename themselves, and survive a SIGKILL
-of the API server. ``/health`` says that the engine has not died, without generating anything.
+The API server keeps its command line; the engine core and the workers rename themselves, and survive a
+SIGKILL of the API server. ``/health`` says that the engine has not died, without generating anything.
 """
 
 from __future__ import annotations
