@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Run:
         self.screen = screen
         self.args: dict[str, Any] = {}
         self.document: dict[str, Any] = {}
+        self._project: Project | None = None
 
     @classmethod
     def begin(cls, name: str, root: Path, values: Mapping[str, Any], screen: Screen) -> Run:
@@ -65,6 +67,15 @@ class Run:
     def check(self) -> bool:
         """Whether nothing may be touched."""
         return bool(self.args.get("check"))
+
+    def need(self, flag: str, example: str) -> None:
+        """A flag that the command cannot do without.
+
+        Raises:
+            InputError: It is absent.
+        """
+        if not self.args[flag]:
+            raise InputError(f"--{flag.replace('_', '-')} is missing", next_step=example)
 
     def hosts(self, *, demanded: bool = False) -> tuple[Host, ...]:
         """The hosts that are meant.
@@ -105,6 +116,28 @@ class Run:
             results = self._execute(verb, list(jobs), jobs, dict(extra or {}), board)
         self.document["hosts"] = {result.host: result_data(result) for result in results}
         return results
+
+    def preview(self, verb: Verb) -> list[HostResult]:
+        """What a changing verb would do, nothing touched."""
+        self.args["check"] = True
+        try:
+            return self.on_hosts(verb)
+        finally:
+            self.args["check"] = False
+
+    def confirm(self, question: str) -> None:
+        """Ask before something that cannot be undone; ``--yes`` has answered already.
+
+        Raises:
+            InputError: No, or nobody there to ask.
+        """
+        if self.args.get("yes"):
+            return
+        if not sys.stdin.isatty():
+            raise InputError("nobody is there to confirm", next_step="look at the list, then add --yes")
+        self.screen.errors.print(f"{question} [y/N] ", end="", markup=False)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise InputError("not confirmed; nothing was touched")
 
     def end(self, results: Sequence[HostResult]) -> int:
         """Show each host that is not fine, why, and what to do next; return the exit code."""

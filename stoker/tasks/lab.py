@@ -1,0 +1,78 @@
+"""Commands of the embedded lab, and the demo that tells the story on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.errors import EXIT_DONE
+from stoker.fleet.flags import Flag
+from stoker.tasks.command import JSON, command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stoker.tasks.run import Run
+
+
+@command(Flag("hosts", "How many hosts (1).", "whole", least=1), JSON)
+def up(run: Run) -> int:
+    """Start the lab's hosts: real SSH servers on loopback, simulated GPUs, no root needed."""
+    from stoker.lab import lab
+
+    state = lab.up(_folder(run), run.args["hosts"] or 1)
+    run.document["lab"] = state.to_plain()
+    for host in state.hosts:
+        run.screen.say(("+ ", "green"), f"{host.name}  {host.address}:{host.port}  (simulated)")
+    inventory = run.project.shown(_folder(run) / "inventory")
+    run.screen.say(f"next: inv restart --inventory {inventory} --host {state.hosts[0].name} --profile nccl-tuned")
+    return EXIT_DONE
+
+
+@command(JSON)
+def down(run: Run) -> int:
+    """Stop the lab and everything that runs on its hosts."""
+    from stoker.lab import lab
+
+    ended = lab.down(_folder(run))
+    run.document["ended"] = ended
+    run.screen.say("the lab is down" + (f", {ended} processes ended" if ended else ""))
+    return EXIT_DONE
+
+
+@command(JSON)
+def status(run: Run) -> int:
+    """What of the lab runs."""
+    from stoker.lab import lab
+
+    state = lab.status(_folder(run))
+    run.document["lab"] = state.to_plain()
+    rows = [(h.name, f"{h.address}:{h.port}", ("up", "green") if state.running else ("down", "red")) for h in state.hosts]
+    run.screen.table(("host", "reached at", "state"), rows)
+    return EXIT_DONE
+
+
+@command(Flag("host", "Which host.", "text"), JSON)
+def reboot(run: Run) -> int:
+    """Pretend that a host restarts: its processes end, its boot id is a new one."""
+    from stoker.lab import lab
+
+    run.need("host", "inv lab.reboot --host node174")
+    lab.reboot(_folder(run), run.args["host"])
+    run.screen.say(f"{run.args['host']} has restarted (simulated)")
+    return EXIT_DONE
+
+
+@command(Flag("engine", "sglang (stand-in, simulated) or llamacpp (real)."), Flag("keep", "Leave the lab up.", "flag"))
+def demo(run: Run) -> int:
+    """The story, live on the lab: a tuned server, the tuning lost, REGRESSED, explained, restored, OK."""
+    from stoker import demo as story
+
+    return story.tell(_folder(run), run.args["engine"] or "sglang", run.screen, keep=run.args["keep"])
+
+
+def _folder(run: Run) -> Path:
+    """The lab's folder, in the project."""
+    return run.settings.root / ".lab"
+
+
+COMMANDS = (up, down, status, reboot)

@@ -1,0 +1,59 @@
+"""Commands for developers of Stoker, in its own repository only: what CI runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoker.errors import EXIT_DONE, EXIT_FAULT
+from stoker.fleet.flags import Flag
+from stoker.tasks.command import command
+
+if TYPE_CHECKING:
+    from stoker.tasks.run import Run
+
+CHECKS = (
+    ("ruff", "check", "."),
+    ("ruff", "format", "--check", "."),
+    ("mypy",),
+    ("lint-imports", "--no-cache"),
+)
+
+
+def is_own_repository(root: Path) -> bool:
+    """Whether a project's folder is Stoker's own repository, where the tests lie beside the package."""
+    return (root / "stoker" / "tasks" / "own.py").is_file() and (root / "tests").is_dir()
+
+
+@command()
+def check(run: Run) -> int:
+    """Lint, formatting, types, import contract: what CI checks."""
+    failed = [argv for argv in CHECKS if _call(run, *argv)]
+    for argv in failed:
+        run.screen.say(("failed: ", "bold red"), " ".join(argv))
+    return EXIT_FAULT if failed else EXIT_DONE
+
+
+@command(Flag("only", "Pytest's -k expression."), Flag("coverage", "Measure coverage too.", "flag"))
+def test(run: Run) -> int:
+    """The tests, as CI runs them."""
+    argv = ["pytest", "-q"]
+    if run.args["only"]:
+        argv += ["-k", run.args["only"]]
+    if run.args["coverage"]:
+        argv += ["--cov=stoker", "--cov-report=term:skip-covered"]
+    return EXIT_FAULT if _call(run, *argv) else EXIT_DONE
+
+
+def _call(run: Run, *argv: str) -> int:
+    """A tool of this interpreter's environment, in the repository."""
+    tool = Path(sys.executable).with_name(argv[0])
+    run.screen.say(("$ ", "dim"), " ".join(argv))
+    environ = {**os.environ, "PATH": f"{tool.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    return subprocess.run([str(tool), *argv[1:]], cwd=run.settings.root, env=environ, check=False).returncode
+
+
+COMMANDS = (check, test)

@@ -1,0 +1,137 @@
+"""Commands about the project and its hosts: what there is, what it resolves to, whether it can be reached."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stoker.errors import EXIT_DONE, StokerError, exit_code_of
+from stoker.fleet import daily
+from stoker.fleet.flags import Flag
+from stoker.tasks.command import DIFF, HOST, INVENTORY, JSON, READING, command
+
+if TYPE_CHECKING:
+    from stoker.tasks.run import Run
+
+PROFILE = Flag("profile", "Profiles to show.", "list")
+
+
+@command(HOST, INVENTORY, JSON)
+def hosts(run: Run) -> int:
+    """The inventory as resolved: hosts, groups, addresses, what should run there."""
+    from stoker.fleet.choose import desired
+
+    found = run.hosts()
+    run.document["hosts"] = {
+        h.name: {"groups": list(h.groups), "address": h.vars.get("ansible_host", h.name), "source": h.source}
+        for h in found
+    }
+    rows = []
+    for host in found:
+        user, port = host.vars.get("ansible_user"), host.vars.get("ansible_port")
+        address = f"{user}@" if user else ""
+        address += str(host.vars.get("ansible_host", host.name)) + (f":{port}" if port else "")
+        rows.append((host.name, address, ", ".join(host.groups), ", ".join(desired(host)) or "-"))
+    run.screen.table(("host", "reached as", "groups", "should run"), rows)
+    return EXIT_DONE
+
+
+@command(*READING)
+def ping(run: Run) -> int:
+    """Reach, login, Python and latency of each host."""
+    results = run.on_hosts(daily.PING)
+    return run.end(results)
+
+
+@command(*READING, Flag("cmd", "The command, as typed in the host's login shell."), Flag("timeout", "Seconds.", "number"))
+def exec_(run: Run) -> int:
+    """Run one shell command on hosts, live, over one bare channel; each host keeps its exit code."""
+    run.need("cmd", "inv exec --cmd 'uptime'")
+    return run.end(run.on_hosts(daily.EXEC))
+
+
+@command(HOST, INVENTORY, JSON, PROFILE)
+def profiles(run: Run) -> int:
+    """The tuning profiles, with what each resolves to on the hosts that should run it."""
+    names = run.args["profile"] or run.project.library.names()
+    known = run.hosts()
+    rows, failed = [], []
+    for name in names:
+        host = next((h for h in known if name in _desired(h)), known[0])
+        try:
+            plan = run.project.plan(name, host)
+        except StokerError as error:
+            failed.append(error)
+            continue
+        run.document.setdefault("profiles", {})[name] = {"host": host.name, "hash": plan.profile_hash, **plan.resolved}
+        tuning = len(plan.env)
+        rows.append((name, plan.engine.name, plan.slot, f"{plan.bind}:{plan.port}", tuning, plan.profile_hash, host.name))
+    run.screen.table(("profile", "engine", "slot", "listens on", "variables>", "hash", "resolved for"), rows)
+    for error in failed:
+        run.screen.error(error)
+    return exit_code_of(error.exit_code for error in failed)
+
+
+@command(HOST, INVENTORY, JSON, Flag("profile", "Profile to render.", "list"), DIFF)
+def render(run: Run) -> int:
+    """The launch script for a host; --diff against the one that lies there."""
+    from stoker.fleet import choose
+
+    scripts: dict[str, dict[str, str]] = {}
+    for host in run.hosts():
+        for plan in choose.plans(run.project, host, run.args["profile"], None):
+            scripts.setdefault(host.name, {})[plan.slot] = plan.script
+    run.document["scripts"] = scripts
+    if not run.args["diff"]:
+        for host_name, of_slots in scripts.items():
+            for slot, script in of_slots.items():
+                run.screen.say((f"# {host_name}, slot {slot}", "bold"))
+                run.screen.say(script)
+        return EXIT_DONE
+    results = run.on_hosts(daily.SCRIPT)
+    for result in results:
+        there = result.data[0].data["scripts"] if result.data else {}
+        for slot, script in scripts.get(result.host, {}).items():
+            _show_diff(run, there.get(slot, ""), script, f"{result.host}:{slot}")
+    return run.end(results)
+
+
+@command(*READING, Flag("yes", "Break it without asking.", "flag"), Flag("check", "Only show.", "flag"))
+def unlock(run: Run) -> int:
+    """Show who holds the host's locks, and break a stale one."""
+    return run.end(run.on_hosts(daily.UNLOCK))
+
+
+@command(Flag("folder", "Folder to make."), JSON, positional=("folder",))
+def init(run: Run) -> int:
+    """Lay a new project: tasks.py, inventory, profiles, playbooks."""
+    from stoker.config import scaffold
+
+    folder = Path(run.args["folder"]).expanduser()
+    made = scaffold.lay(folder)
+    run.document["files"] = [str(path) for path in made]
+    for path in made:
+        run.screen.say(("+ ", "green"), str(path))
+    run.screen.say(f"next: cd {shlex.quote(str(folder))}, write your hosts into inventory/hosts.yml, then: inv ping")
+    return EXIT_DONE
+
+
+def _desired(host: Any) -> tuple[str, ...]:
+    from stoker.fleet.choose import desired
+
+    return desired(host)
+
+
+def _show_diff(run: Run, old: str, new: str, name: str) -> None:
+    """A unified diff in colour; says so when nothing differs."""
+    lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), f"{name} (there)", f"{name} (here)", lineterm=""))
+    if not lines:
+        run.screen.say(f"{name}: equal")
+    for line in lines:
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        run.screen.say((line, style))
+
+
+COMMANDS = (hosts, ping, exec_, profiles, render, unlock, init)
