@@ -258,7 +258,7 @@ def environ_of(pid: int) -> Optional[Dict[str, str]]:
     from . import liveenv  # dear, and needed for renamed processes only
 
     live = liveenv.read(pid)
-    return None if live.source == "unreadable" or not live.env else dict(live.env)
+    return None if live.source == "unreadable" else dict(live.env)
 
 
 def listeners(port: Optional[int] = None, snapshot: Optional[Snapshot] = None) -> List[Listener]:
