@@ -151,7 +151,7 @@ class Context:
     """
 
     def __init__(
-        self, send: Optional[Callable[[Dict[str, Any]], None]] = None, session: Optional[Session] = None
+        self, send: Optional[Callable[[Dict[str, Any]], object]] = None, session: Optional[Session] = None
     ) -> None:
         self._send = send or (lambda event: None)
         self.session = session or Session()

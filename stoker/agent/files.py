@@ -1,0 +1,105 @@
+"""What a folder on the host holds, so that it can be pulled and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from typing import Any, Dict, Iterator, List, Tuple
+
+from .context import AgentError, Context
+
+MAX_FILES = 20000
+_BLOCK = 1 << 20
+
+
+def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
+    """Every regular file of a folder with size and checksum.
+
+    Links are not followed; they, other files than regular ones, and names that are no UTF-8 are listed as
+    skipped. Of a file that grows meanwhile, as many bytes count as it had when it was opened.
+
+    Args:
+        ctx: The operation's context.
+        params: ``path``: the folder; ``~/`` is the login's home.
+
+    Returns:
+        ``{files: [{path, size, sha256}], skipped: [{path, why}], root}``; paths are relative, in order;
+        ``root`` is the folder's absolute path.
+
+    Raises:
+        AgentError: ``bad-request``, ``io`` (no such folder, a file cannot be read, too many), ``cancelled``.
+    """
+    path = params.get("path")
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise AgentError("bad-request", "manifest wants the path of a folder")
+    root = os.path.abspath(_expand(path, ctx))
+    files: List[Dict[str, Any]] = []
+    skipped: List[Dict[str, Any]] = []
+    try:
+        for name, why in _walk(root):
+            ctx.check_cancelled()
+            if why:
+                skipped.append({"path": name, "why": why})
+            else:
+                files.append({"path": name, **_digest(ctx, os.path.join(root, name))})
+            if len(files) + len(skipped) > MAX_FILES:
+                raise AgentError("io", "%s holds more than %d files" % (root, MAX_FILES))
+    except OSError as error:
+        raise AgentError("io", "%s: %s" % (error.filename or root, error.strerror)) from error
+    return {"files": files, "skipped": skipped, "root": root}
+
+
+def _expand(path: str, ctx: Context) -> str:
+    """``~/`` is the folder that holds ``.stoker``: the login's home, whatever HOME says later."""
+    if path == "~" or path.startswith("~/"):
+        return os.path.dirname(ctx.home) + path[1:]
+    return path
+
+
+def _walk(root: str, inside: str = "") -> Iterator[Tuple[str, str]]:
+    """(relative name, why it is skipped or ``""``) of everything below, in order."""
+    with os.scandir(os.path.join(root, inside)) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        name = os.path.join(inside, entry.name)
+        if not _is_text(entry.name):
+            yield name, "its name is no UTF-8"
+        elif entry.is_symlink():
+            yield name, "a link"
+        elif entry.is_dir(follow_symlinks=False):
+            for below in _walk(root, name):
+                yield below
+        elif entry.is_file(follow_symlinks=False):
+            yield name, ""
+        else:
+            yield name, "no regular file"
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _digest(ctx: Context, path: str) -> Dict[str, Any]:
+    """``{size, sha256}`` of one file, read only as far as it went when it was opened."""
+    # Without blocking: it may have become a pipe since it was listed.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise AgentError("io", "%s is no regular file any more" % path)
+        left, digest = info.st_size, hashlib.sha256()
+        while left:
+            ctx.check_cancelled()
+            block = os.read(fd, min(left, _BLOCK))
+            if not block:
+                break  # it shrank: the size we report is what was read
+            digest.update(block)
+            left -= len(block)
+        return {"size": info.st_size - left, "sha256": digest.hexdigest()}
+    finally:
+        os.close(fd)
