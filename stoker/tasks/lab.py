@@ -67,7 +67,7 @@ def demo(run: Run) -> int:
     """The story, live on the lab: a tuned server, the tuning lost, REGRESSED, explained, restored, OK."""
     from stoker import demo as story
 
-    return story.tell(_folder(run), run.args["engine"] or "sglang", run.screen, keep=run.args["keep"])
+    return story.tell(_folder(run) / "demo", run.args["engine"] or "sglang", run.screen, keep=run.args["keep"])
 
 
 def _folder(run: Run) -> Path:

