@@ -1,0 +1,396 @@
+"""Jinja2's one door: values over host variables, expressions of playbooks, launch scripts.
+
+A text that is exactly one expression, ``"{{ gpus }}"``, keeps the type of what it gives; any other gives
+text.
+Variables that are templates themselves are rendered when they are used, and only then.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any, Literal
+
+from jinja2 import ChoiceLoader, FileSystemLoader, Template, Undefined, nodes
+from jinja2.exceptions import (
+    SecurityError,
+    TemplateAssertionError,
+    TemplateError,
+    TemplateNotFound,
+    TemplateSyntaxError,
+)
+from jinja2.utils import missing
+
+from stoker.config.sandbox import (
+    MAX_STEPS,
+    SESSION,
+    Bounded,
+    Strict,
+    UndefinedNameError,
+    bounded_text,
+    describe,
+    plain,
+    to_text,
+)
+from stoker.errors import InputError, nearest
+
+MAX_SOURCE = 100_000
+MAX_NESTING = 50
+"""Variables that refer to variables that refer to …"""
+
+_MARKS = ("{{", "{%", "{#")
+_RESULT = "stoker__result"
+
+# Whatever an expression can raise: the author's mistake, not ours.
+_MISTAKES = (
+    TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+_Kind = Literal["value", "exact"]
+
+
+class BadTemplateError(InputError):
+    """A template that cannot be rendered.
+
+    Args:
+        what: What is wrong.
+        where: The place given by the caller.
+        line: 1-based line inside the template; 0 where unknown.
+        name: The undefined name; empty where that is not what is wrong.
+        hint: The nearest known names, or what was expected.
+        path: Keys and indices from the rendered value to the text that is wrong.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        line: int = 0,
+        name: str = "",
+        hint: str = "",
+        path: tuple[str | int, ...] = (),
+    ) -> None:
+        super().__init__(what, where=where, next_step=hint)
+        self.line = line
+        self.name = name
+        self.hint = hint
+        self.path = path
+
+
+class Shell(str):
+    """Text that is shell on purpose: it goes into a script as it is."""
+
+    __slots__ = ()
+
+
+def has_template(value: Any) -> bool:
+    """Whether anything in a value is a template."""
+    if isinstance(value, str):
+        return any(mark in value for mark in _MARKS)
+    if isinstance(value, Mapping):
+        return any(has_template(item) for item in value.values())
+    return isinstance(value, list | tuple) and any(has_template(item) for item in value)
+
+
+def render(
+    value: Any, variables: Mapping[str, Any], *, where: str, data: Mapping[str, Any] | None = None
+) -> Any:
+    """A value with every template in it rendered.
+
+    Args:
+        value: Text, or lists and mappings of it; anything else comes back as it is. Keys are never templates.
+        variables: What people wrote: may be templates themselves.
+        where: The value's place, for the message.
+        data: Further variables, taken literally: what hosts said belongs here. They win.
+
+    Returns:
+        Text, except where a text is one expression and nothing else: then what it gives, as plain data.
+
+    Raises:
+        BadTemplateError: With the place inside the value.
+    """
+    return _Session(variables, data or {}).tree(value, where, ())
+
+
+def render_exact(text: str, variables: Mapping[str, Any], *, where: str) -> str:
+    """A text whose every character matters, such as the value of an environment variable.
+
+    Args:
+        text: The text.
+        variables: As for ``render``.
+        where: Its place, for the message.
+
+    Raises:
+        BadTemplateError: Also where an expression gives something whose spelling YAML has not kept (``no``
+            became False, ``1.10`` became 1.1), or no text at all.
+    """
+    if not has_template(text):
+        return text
+    return str(_Session(variables, {}).text(text, where, (), "exact"))
+
+
+def evaluate(
+    expression: str, variables: Mapping[str, Any], *, where: str, data: Mapping[str, Any] | None = None
+) -> Any:
+    """What an expression gives (the ``when`` of a playbook), written without braces.
+
+    Raises:
+        BadTemplateError: It cannot be evaluated.
+    """
+    return _Session(variables, data or {}).text("{{ " + expression + " }}", where, (), "value")
+
+
+def render_script(names: Sequence[str], folders: Sequence[Path], context: Mapping[str, Any]) -> str:
+    """A shell script from a template file, in which every expression is quoted for the shell.
+
+    ``{{ x }}`` gives one quoted word (of a list: quoted words), ``{{ x | shell }}`` the text as it is,
+    ``{{ x | comment }}`` a comment, ``{{ argv | words }}`` a command over several lines.
+
+    Args:
+        names: File names; of these, the first that exists in any folder is taken.
+        folders: Searched in order.
+        context: Variables of the template, taken literally.
+
+    Raises:
+        BadTemplateError: With the file and line of the template.
+    """
+    environment = Bounded(_quoted, trim_blocks=True, lstrip_blocks=True)
+    environment.loader = ChoiceLoader([FileSystemLoader(folder) for folder in folders])
+    environment.filters |= {"quote": _quote, "shell": Shell, "comment": _comment, "words": _words}
+    try:
+        template = environment.select_template(list(names))
+        return _output(template, _Session({}, context))
+    except _MISTAKES as error:
+        raise _script_mistake(error, names) from error
+
+
+class _Session:
+    """One rendering: its variables, those rendered so far, and what it may still spend.
+
+    Args:
+        variables: May be templates.
+        data: Taken literally.
+    """
+
+    def __init__(self, variables: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        self._variables = variables
+        self._data = data
+        self._rendered: dict[str, Any] = {}
+        self._open: list[str] = []
+        self._steps = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Every variable's name."""
+        return [*self._variables, *self._data]
+
+    def step(self) -> None:
+        """Count a round of a loop."""
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise SecurityError(f"its loops take more than {MAX_STEPS} rounds")
+
+    def lookup(self, name: str) -> Any:
+        """A variable, rendered; ``missing`` where there is none."""
+        for known in (self._data, self._rendered):
+            if name in known:
+                return known[name]
+        if name not in self._variables:
+            return missing
+        value = self._variables[name]
+        if not has_template(value):
+            return value
+        if name in self._open or len(self._open) >= MAX_NESTING:
+            raise SecurityError("variables refer to each other: " + " → ".join([*self._open, name]))
+        self._open.append(name)
+        try:
+            self._rendered[name] = self.tree(value, f"variable {name!r}", ())
+        except BadTemplateError as error:
+            if not error.name:
+                raise
+            return Strict(f"{error.where}: {error.what}", name=error.name, cause=error)
+        finally:
+            self._open.pop()
+        return self._rendered[name]
+
+    def tree(self, value: Any, where: str, path: tuple[str | int, ...]) -> Any:
+        """A value with the templates in it rendered."""
+        if isinstance(value, str):
+            return self.text(value, where, path, "value") if has_template(value) else value
+        if isinstance(value, Mapping):
+            return {key: self.tree(item, where, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.tree(item, where, (*path, index)) for index, item in enumerate(value)]
+        return value
+
+    def text(self, source: str, where: str, path: tuple[str | int, ...], kind: _Kind) -> Any:
+        """One template rendered."""
+        try:
+            template, is_expression = _compiled(source, kind)
+            return _result(template, self) if is_expression else _output(template, self)
+        except BadTemplateError as error:  # of a variable that this one uses
+            what = f"{error.where}: {error.what}" if error.where != where else error.what
+            raise BadTemplateError(what, where=where, name=error.name, hint=error.hint, path=path) from error
+        except _MISTAKES as error:
+            raise _mistake(error, where, path, self) from error
+
+
+@cache
+def _environment(kind: _Kind) -> Bounded:
+    return Bounded(_exact if kind == "exact" else _checked)
+
+
+@lru_cache(maxsize=2048)
+def _compiled(source: str, kind: _Kind) -> tuple[Template, bool]:
+    """The template, and whether it is one expression whose value is kept as it is."""
+    if len(source) > MAX_SOURCE:
+        raise SecurityError(f"a template cannot be longer than {MAX_SOURCE} characters")
+    if "\r" in source:
+        raise SecurityError("Jinja2 does not keep a carriage return: write it as {{ '\\r' }}")
+    environment = _environment(kind)
+    tree = environment.parse(source)
+    expression = _only_expression(tree)
+    if kind == "exact" or expression is None:
+        return environment.from_string(tree), False
+    body: list[nodes.Node] = [nodes.Assign(nodes.Name(_RESULT, "store"), expression, lineno=1)]
+    return environment.from_string(nodes.Template(body, lineno=1)), True
+
+
+def _only_expression(tree: nodes.Template) -> nodes.Expr | None:
+    if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
+        return None
+    children = tree.body[0].nodes
+    return None if len(children) != 1 or isinstance(children[0], nodes.TemplateData) else children[0]
+
+
+def _output(template: Template, session: _Session) -> str:
+    context = template.new_context({SESSION: session})
+    return bounded_text(template.root_render_func(context))
+
+
+def _result(template: Template, session: _Session) -> Any:
+    context = template.new_context({SESSION: session})
+    for _ in template.root_render_func(context):
+        pass
+    value = plain(context.vars[_RESULT])
+    return bounded_text([value]) if isinstance(value, str) else value
+
+
+def _checked(value: Any) -> Any:
+    """What an expression puts out, in a value."""
+    return value if isinstance(value, str | int) else to_text(value)
+
+
+def _exact(value: Any) -> Any:
+    """What an expression puts out where every character matters."""
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, Undefined):
+        str(value)  # raises
+    raise SecurityError(f"the expression gives {describe(value)}, not text: quote it where it is defined")
+
+
+def _quoted(value: Any) -> str:
+    """What an expression puts out in a script."""
+    return value if isinstance(value, Shell) else _quote(value)
+
+
+def _quote(value: Any) -> Shell:
+    words = plain(value)
+    if isinstance(words, dict) or words is None:
+        raise SecurityError(f"{describe(words)} is no word for a shell")
+    return Shell(shlex.join(map(str, words)) if isinstance(words, list) else shlex.quote(str(words)))
+
+
+def _words(argv: Sequence[str]) -> Shell:
+    """A command, each option on a line of its own."""
+    quoted = [shlex.quote(word) for word in argv]
+    breaks = (" \\\n    " if word.startswith("-") else " " for word in quoted)
+    return Shell("".join(map("".join, zip(breaks, quoted, strict=True))).strip())
+
+
+def _comment(text: str) -> Shell:
+    """Each line as a comment, without control characters."""
+    lines = str(text).splitlines() or [""]
+    return Shell("\n".join("# " + "".join(c if c.isprintable() else " " for c in line) for line in lines))
+
+
+def _mistake(
+    error: BaseException, where: str, path: tuple[str | int, ...], session: _Session
+) -> BadTemplateError:
+    line = _line(error)
+    what, hint, name = _say(error), "", ""
+    if isinstance(error, UndefinedNameError):
+        name = str(error.name)
+        hint = _near(error, session)
+    elif isinstance(error, TemplateAssertionError):
+        hint = _near_builtin(what)
+    if line > 1:
+        what = f"{what} (line {line} of the template)"
+    return BadTemplateError(what, where=where, line=line, name=name, hint=hint, path=path)
+
+
+def _near(error: UndefinedNameError, session: _Session) -> str:
+    if isinstance(error.cause, BadTemplateError):
+        return error.cause.hint
+    if error.holder is missing:
+        return nearest(str(error.name), session.names)
+    return nearest(str(error.name), map(str, error.holder)) if isinstance(error.holder, Mapping) else ""
+
+
+def _near_builtin(what: str) -> str:
+    """The nearest filter or test for ``No filter named 'x'.``"""
+    environment = _environment("value")
+    known = environment.filters if "filter" in what else environment.tests
+    return nearest(what.partition("'")[2].rpartition("'")[0], known)
+
+
+def _say(error: BaseException) -> str:
+    """An error's own words; the kind where it has none."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "it needs too much memory"
+    text = (error.message if isinstance(error, TemplateError) else str(error)) or type(error).__name__
+    return text.strip().rstrip(".")
+
+
+def _line(error: BaseException) -> int:
+    """Line of the template in which an error arose; 0 where unknown."""
+    if isinstance(error, TemplateSyntaxError):
+        return error.lineno
+    found = 0
+    for frame, line in walk_tb(error.__traceback__):
+        template = frame.f_globals.get("__jinja_template__")
+        if isinstance(template, Template):
+            found = template.get_corresponding_lineno(line)
+    return found
+
+
+def _script_mistake(error: BaseException, names: Sequence[str]) -> BadTemplateError:
+    if isinstance(error, TemplateNotFound):
+        return BadTemplateError(f"there is no template {error.message}", where=names[0])
+    file = error.filename if isinstance(error, TemplateSyntaxError) else _file(error)
+    line = _line(error)
+    place = f"{file or names[-1]}:{line}" if line else str(file or names[-1])
+    return BadTemplateError(_say(error), where=place, line=line)
+
+
+def _file(error: BaseException) -> str | None:
+    found = None
+    for frame, _ in walk_tb(error.__traceback__):
+        template = frame.f_globals.get("__jinja_template__")
+        if isinstance(template, Template):
+            found = template.filename
+    return found
