@@ -65,7 +65,7 @@ def execute(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
             (true: ``output`` events as it speaks).
 
     Returns:
-        ``{rc, stdout, stderr, truncated, timed_out, seconds}``; ``rc`` is negative for a signal that ended it.
+        ``{rc, stdout, stderr, truncated, timed_out, seconds}``; ``rc`` is negative for a signal.
 
     Raises:
         AgentError: ``bad-request``, ``io`` where the program cannot be started, ``cancelled``.
@@ -170,7 +170,7 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _die_with_parent() -> Optional[Callable[[], None]]:
-    """A call that makes the kernel end this process with its parent: SIGKILL leaves an agent no time for it."""
+    """A call that makes the kernel end this process with its parent, which SIGKILL gives no time to do it."""
     try:
         import ctypes
     except ImportError:
