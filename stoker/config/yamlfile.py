@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from stoker.config.yamltree import Node, Secret, Vault, build
 from stoker.errors import ConfigError, Problem
 
-__all__ = ["MAX_BYTES", "Document", "Secret", "Vault", "in_yaml", "load", "loads"]
+__all__ = ["MAX_BYTES", "Document", "Secret", "Vault", "in_yaml", "load", "loads", "read_as"]
 
 MAX_BYTES = 8 * 1024 * 1024
 
@@ -69,13 +71,7 @@ class Document:
         entries = node.entries if node is not None and complete else None
         odd = [(value, key) for value, (key, _) in (entries or {}).items() if not isinstance(value, str)]
         return tuple(
-            Problem(
-                self.file,
-                key.line,
-                f"the key {key.text} was read as {in_yaml(value)}",
-                "quote it",
-                key.column,
-            )
+            Problem(self.file, key.line, f"the key {read_as(key.text, value)}", "quote it", key.column)
             for value, key in odd
         )
 
@@ -101,7 +97,7 @@ class Document:
 
 
 def load(path: Path, *, shown: str | None = None) -> Document:
-    """Read a YAML file.
+    """Read a YAML file, or a JSON file where the name ends with ``.json``.
 
     Args:
         path: The file.
@@ -125,7 +121,16 @@ def load(path: Path, *, shown: str | None = None) -> Document:
         line = raw.count(b"\n", 0, error.start) + 1
         what = f"is not UTF-8: the byte 0x{raw[error.start]:02x} does not belong here"
         raise ConfigError([Problem(name, line, what, "save the file as UTF-8")]) from error
-    return loads(text, name)
+    return _load_json(text, name) if path.suffix == ".json" else loads(text, name)
+
+
+def _load_json(text: str, shown: str) -> Document:
+    """JSON is YAML but for tabs, and numbers such as 1e3: places come from YAML, values from JSON."""
+    document = loads(text.replace("\t", " "), shown)
+    try:
+        return replace(document, data=json.loads(text))
+    except ValueError:  # YAML in a .json file, which Ansible reads as well
+        return document
 
 
 def loads(text: str, shown: str) -> Document:
@@ -153,3 +158,31 @@ def in_yaml(value: object) -> str:
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_as(text: str | None, value: object) -> str:
+    """How a scalar came to its value, for messages: ``no was read as false``, ``0644 was read as 420 (octal)``.
+
+    Args:
+        text: As written; None where that is not known.
+        value: What it was read as.
+    """
+    if isinstance(value, date):
+        return f"{text or 'it'} was read as a date"
+    if not text or text == in_yaml(value):
+        kind = (
+            "a number" if isinstance(value, int | float) and not isinstance(value, bool) else in_yaml(value)
+        )
+        return f"{text or 'an empty value'} was read as {kind}"
+    return f"{text} was read as {in_yaml(value)}{_base(text, value)}"
+
+
+def _base(text: str, value: object) -> str:
+    digits = text.lstrip("+-").replace("_", "").lower()
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return ""
+    if ":" in digits:
+        return " (base 60)"
+    if digits.startswith(("0x", "0b")):
+        return " (hexadecimal)" if digits[1] == "x" else " (binary)"
+    return " (octal)" if len(digits) > 1 and digits[0] == "0" and digits.isdigit() else ""
