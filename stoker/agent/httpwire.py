@@ -6,7 +6,7 @@ import os
 import select
 import socket
 import time
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional
 
 LINE_LIMIT = 64 << 10
 HEADER_LIMIT = 200
