@@ -10,7 +10,10 @@ from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
 
 # The prefix names what to read; nothing of a user or a host is in this text.
-_READ_SCRIPTS = 'cd ~/.stoker/slots 2>/dev/null || exit 0; for d in *; do printf "%s\\0" "$d"; cat "$d/launch.sh"; printf "\\0"; done'
+_READ_SCRIPTS = (
+    "cd ~/.stoker/slots 2>/dev/null || exit 0; "
+    'for d in *; do printf "%s\\0" "$d"; cat "$d/launch.sh"; printf "\\0"; done'
+)
 
 
 def ping(job: Job) -> Outcome:
@@ -38,14 +41,16 @@ def script(job: Job) -> Outcome:
 
 
 def unlock(job: Job) -> Outcome:
-    """Who holds the locks; a lock without a living holder does not exist, so one is broken by ending its holder."""
+    """Who holds the locks; one without a living holder does not exist, so breaking it ends its holder."""
     params = {"check": job.check or not job.args["yes"]}
     data = job.session.call("unlock", params, timeout_s=30)
     return Outcome(_locks(data["locks"]), data)
 
 
 def _locks(locks: list[dict[str, Any]]) -> str:
-    held = [f"{lock['name']} by {lock['owner']} for {lock['age_s']:.0f} s" for lock in locks if lock.get("alive")]
+    held = [
+        f"{lock['name']} by {lock['owner']} for {lock['age_s']:.0f} s" for lock in locks if lock.get("alive")
+    ]
     return "no lock is held" if not held else "held: " + ", ".join(held)
 
 

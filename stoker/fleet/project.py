@@ -84,8 +84,8 @@ class Project:
     def salt(self) -> tuple[str, str]:
         """The project's salt for hashed environment values, and its id.
 
-        Made at the first use in ``.stoker/salt`` (0600), which git ignores: hashes under one salt can be compared,
-        and nobody without the salt can guess values from a record.
+        Made at the first use in ``.stoker/salt`` (0600), which git ignores: hashes under one salt can be
+        compared, and nobody without the salt can guess values from a record.
         """
         path = self.root / ".stoker" / "salt"
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -106,7 +106,7 @@ class Project:
         """The hosts that ``--host`` names.
 
         Args:
-            patterns: Ansible patterns; one with a trailing comma is an ad-hoc list; none is the whole inventory.
+            patterns: Ansible patterns; one with a trailing comma is an ad-hoc list; none is every host.
 
         Raises:
             InputError: Nothing matches a term, or the inventory is wrong.

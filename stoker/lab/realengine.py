@@ -1,4 +1,4 @@
-"""A real engine in the lab: llama.cpp's server from a wheel, with a tiny random model that is made on the spot."""
+"""A real engine in the lab: llama.cpp's server from a wheel, with a tiny random model made on the spot."""
 
 from __future__ import annotations
 

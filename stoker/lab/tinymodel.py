@@ -1,7 +1,7 @@
 """A tiny random Llama as a GGUF file, made on the spot: a real engine needs a model, and no hub is at hand.
 
-The vocabulary holds ASCII only: with bytes from 128 up, random output would be invalid UTF-8, which the server
-answers with 500.
+The vocabulary holds ASCII only: with bytes from 128 up, random output would be invalid UTF-8, which the
+server answers with 500.
 """
 
 from __future__ import annotations
@@ -110,4 +110,6 @@ def _alphabet() -> list[str]:
     """GPT-2's printable stand-ins of the bytes 0 to 127: unprintable ones are shifted to 256 and up."""
     printable = set(range(33, 127)) | set(range(161, 173)) | set(range(174, 256))
     shifted = {byte: 256 + index for index, byte in enumerate(b for b in range(256) if b not in printable)}
-    return [chr(shifted.get(byte, byte)) for byte in [*range(33, 127), *(b for b in range(128) if b in shifted)]]
+    return [
+        chr(shifted.get(byte, byte)) for byte in [*range(33, 127), *(b for b in range(128) if b in shifted)]
+    ]

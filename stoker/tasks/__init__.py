@@ -1,7 +1,7 @@
 """The commands: ``tasks.py`` of a project mounts them for ``inv``.
 
-Only Invoke and the flags are imported here: ``inv --list`` must stay quick, so each command imports what it works
-with when it runs.
+Only Invoke and the flags are imported here: ``inv --list`` must stay quick, so each command imports what it
+works with when it runs.
 """
 
 from __future__ import annotations

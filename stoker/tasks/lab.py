@@ -24,7 +24,9 @@ def up(run: Run) -> int:
     for host in state.hosts:
         run.screen.say(("+ ", "green"), f"{host.name}  {host.address}:{host.port}  (simulated)")
     inventory = run.project.shown(_folder(run) / "inventory")
-    run.screen.say(f"next: inv restart --inventory {inventory} --host {state.hosts[0].name} --profile nccl-tuned")
+    run.screen.say(
+        f"next: inv restart --inventory {inventory} --host {state.hosts[0].name} --profile nccl-tuned"
+    )
     return EXIT_DONE
 
 
@@ -46,7 +48,10 @@ def status(run: Run) -> int:
 
     state = lab.status(_folder(run))
     run.document["lab"] = state.to_plain()
-    rows = [(h.name, f"{h.address}:{h.port}", ("up", "green") if state.running else ("down", "red")) for h in state.hosts]
+    rows = [
+        (h.name, f"{h.address}:{h.port}", ("up", "green") if state.running else ("down", "red"))
+        for h in state.hosts
+    ]
     run.screen.table(("host", "reached at", "state"), rows)
     return EXIT_DONE
 
@@ -62,12 +67,17 @@ def reboot(run: Run) -> int:
     return EXIT_DONE
 
 
-@command(Flag("engine", "sglang (stand-in, simulated) or llamacpp (real)."), Flag("keep", "Leave the lab up.", "flag"))
+@command(
+    Flag("engine", "sglang (stand-in, simulated) or llamacpp (real)."),
+    Flag("keep", "Leave the lab up.", "flag"),
+)
 def demo(run: Run) -> int:
     """The story, live on the lab: a tuned server, the tuning lost, REGRESSED, explained, restored, OK."""
     from stoker import demo as story
 
-    return story.tell(_folder(run) / "demo", run.args["engine"] or "sglang", run.screen, keep=run.args["keep"])
+    return story.tell(
+        _folder(run) / "demo", run.args["engine"] or "sglang", run.screen, keep=run.args["keep"]
+    )
 
 
 def _folder(run: Run) -> Path:

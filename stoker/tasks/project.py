@@ -45,7 +45,11 @@ def ping(run: Run) -> int:
     return run.end(results)
 
 
-@command(*READING, Flag("cmd", "The command, as typed in the host's login shell."), Flag("timeout", "Seconds.", "number"))
+@command(
+    *READING,
+    Flag("cmd", "The command, as typed in the host's login shell."),
+    Flag("timeout", "Seconds.", "number"),
+)
 def exec_(run: Run) -> int:
     """Run one shell command on hosts, live, over one bare channel; each host keeps its exit code."""
     run.need("cmd", "inv exec --cmd 'uptime'")
@@ -65,9 +69,23 @@ def profiles(run: Run) -> int:
         except StokerError as error:
             failed.append(error)
             continue
-        run.document.setdefault("profiles", {})[name] = {"host": host.name, "hash": plan.profile_hash, **plan.resolved}
+        run.document.setdefault("profiles", {})[name] = {
+            "host": host.name,
+            "hash": plan.profile_hash,
+            **plan.resolved,
+        }
         tuning = len(plan.env)
-        rows.append((name, plan.engine.name, plan.slot, f"{plan.bind}:{plan.port}", tuning, plan.profile_hash, host.name))
+        rows.append(
+            (
+                name,
+                plan.engine.name,
+                plan.slot,
+                f"{plan.bind}:{plan.port}",
+                tuning,
+                plan.profile_hash,
+                host.name,
+            )
+        )
     run.screen.table(("profile", "engine", "slot", "listens on", "variables>", "hash", "resolved for"), rows)
     for error in failed:
         run.screen.error(error)
@@ -114,7 +132,9 @@ def init(run: Run) -> int:
     run.document["files"] = [str(path) for path in made]
     for path in made:
         run.screen.say(("+ ", "green"), str(path))
-    run.screen.say(f"next: cd {shlex.quote(str(folder))}, write your hosts into inventory/hosts.yml, then: inv ping")
+    run.screen.say(
+        f"next: cd {shlex.quote(str(folder))}, write your hosts into inventory/hosts.yml, then: inv ping"
+    )
     return EXIT_DONE
 
 
@@ -126,7 +146,11 @@ def _desired(host: Any) -> tuple[str, ...]:
 
 def _show_diff(run: Run, old: str, new: str, name: str) -> None:
     """A unified diff in colour; says so when nothing differs."""
-    lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), f"{name} (there)", f"{name} (here)", lineterm=""))
+    lines = list(
+        difflib.unified_diff(
+            old.splitlines(), new.splitlines(), f"{name} (there)", f"{name} (here)", lineterm=""
+        )
+    )
     if not lines:
         run.screen.say(f"{name}: equal")
     for line in lines:

@@ -94,7 +94,9 @@ class Run:
             )
         return self.project.hosts(patterns)
 
-    def on_hosts(self, verb: Verb, *, extra: Mapping[str, Mapping[str, Any]] | None = None) -> list[HostResult]:
+    def on_hosts(
+        self, verb: Verb, *, extra: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> list[HostResult]:
         """Do a verb on every host that is meant, with live lines, and keep what came of it in the document.
 
         Args:
@@ -203,7 +205,12 @@ class Run:
         for outcome in result.data:
             for text, style in outcome.lines:
                 board.line(result.host, (text, style))
-            board.line(result.host, ("✓ ", "green"), f"{self.name}: {outcome.summary} ", (f"({seconds(result.seconds)})", "dim"))
+            board.line(
+                result.host,
+                ("✓ ", "green"),
+                f"{self.name}: {outcome.summary} ",
+                (f"({seconds(result.seconds)})", "dim"),
+            )
 
     def _connect(self, host: Host) -> Agent:
         """Open a host's agent."""

@@ -1,0 +1,222 @@
+"""Commands that measure, judge and explain."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+from stoker.errors import EXIT_DONE, EXIT_REGRESSED, InputError
+from stoker.fleet import measure
+from stoker.fleet.flags import Flag
+from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING, command
+
+if TYPE_CHECKING:
+    from stoker.fleet.job import Verb
+    from stoker.fleet.pool import HostResult
+    from stoker.results.record import Record
+    from stoker.tasks.run import Run
+
+VERBS: dict[str, Verb] = {verb.name: verb for verb in measure.VERBS}
+A = Flag("a", "A run's id, or 'baseline' for the baseline of the other one.")
+B = Flag("b", "A run's id.")
+
+
+@command(*READING, *VERBS["bench"].flags)
+def bench(run: Run) -> int:
+    """Measure the server that runs, judge it against its baseline, pull the result back."""
+    if (run.args["launches"] or 1) > 1:
+        run.hosts(demanded=True)
+    return run.end(run.on_hosts(VERBS["bench"]))
+
+
+@command(*CHANGING, *measure.BENCH_PROFILES.flags)
+def bench_all(run: Run) -> int:
+    """Measure what runs on every host; with --profile (repeatable) each of them, then put back what ran."""
+    matrix = bool(run.args["profile"])
+    results = run.on_hosts(measure.BENCH_PROFILES if matrix else VERBS["bench"])
+    run.screen.table(
+        ("host", "profile", "tok/s>", "TTFT>", "verdict", "change>", "rests on"),
+        [row for result in results for row in _bench_rows(result)],
+        title="bench-all",
+    )
+    return run.end(results)
+
+
+@command(*READING, *VERBS["fetch"].flags)
+def fetch(run: Run) -> int:
+    """Pull back whatever runs left on a host; running it again finishes an interrupted pull."""
+    return run.end(run.on_hosts(VERBS["fetch"]))
+
+
+@command(HOST, INVENTORY, JSON, *VERBS["explain"].flags)
+def explain(run: Run) -> int:
+    """Why the latest run differs from its baseline: ranked causes, and what was checked and is equal."""
+    if run.args["run"]:
+        run.args["host"] = [run.project.store.load(run.args["run"]).host]
+    elif not run.args["host"]:
+        run.args["host"] = [_newest(run).host]
+    results = run.on_hosts(VERBS["explain"])
+    for result in results:
+        for outcome in result.data or []:
+            for name in ("equal", "unknown"):
+                _checked(run, name, outcome.data[name])
+    return run.end(results)
+
+
+@command(HOST, INVENTORY, JSON, CHECK, *VERBS["baseline"].flags)
+def baseline(run: Run) -> int:
+    """Accept the latest run of each host (or --run, repeatable) as the baseline; it lands in baselines/."""
+    if run.args["run"]:
+        run.args["host"] = sorted({run.project.store.load(name).host for name in run.args["run"]})
+    elif not run.args["host"]:
+        raise InputError(
+            "say which", next_step="--host NAME takes its latest run, --run ID (repeatable) takes those"
+        )
+    return run.end(run.on_hosts(VERBS["baseline"]))
+
+
+@command(
+    JSON,
+    Flag("host", "Only of this host."),
+    Flag("profile", "Only of this profile."),
+    Flag("last", "How many (20).", "whole", least=1),
+)
+def results(run: Run) -> int:
+    """The runs that came back, newest first."""
+    store = run.project.store
+    found = store.list(
+        host=run.args["host"] or "", profile=run.args["profile"] or "", last=run.args["last"] or 20
+    )
+    run.document["results"] = [
+        vars(summary) if hasattr(summary, "__dict__") else str(summary) for summary in found
+    ]
+    run.screen.table(
+        ("run", "when", "host", "profile", "tok/s>", "verdict"),
+        [
+            (
+                s.run_id,
+                _when(s.created),
+                s.host,
+                s.profile or "(by hand)",
+                _speed(s.tok_s),
+                _verdict(s.verdict),
+            )
+            for s in found
+        ],
+    )
+    for damaged in store.damaged():
+        run.screen.say(("damaged ", "bold red"), f"{damaged.path}: {damaged.what}")
+    return EXIT_DONE
+
+
+@command(Flag("run_id", "The run: its id, or a unique end of it."), JSON, positional=("run_id",))
+def show(run: Run) -> int:
+    """One run, whole: what was measured, how, every sample, what was in force."""
+    record = run.project.store.load(run.args["run_id"])
+    run.document["run"] = record.to_json()
+    say = run.screen.say
+    say((record.run_id, "bold"), " (simulated)" if record.simulated else "")
+    engine = f"{record.engine} {record.engine_version}".strip()
+    say(f"{record.profile or '(by hand)'} on {record.host}: {engine}, {record.model}")
+    say(f"{record.bench.title}, measured {_when(record.created)}")
+    rows = [
+        (
+            f"{number + 1}.{sample.index + 1}",
+            sample.tokens,
+            _speed(sample.tok_s),
+            _ms(sample.ttft_s),
+            _ms(sample.tpot_s),
+            sample.why or "valid",
+        )
+        for number, launch in enumerate(record.launches)
+        for sample in launch.runs
+    ]
+    run.screen.table(("run", "tokens>", "tok/s>", "TTFT>", "TPOT>", ""), rows)
+    for name, metric in record.metrics.items():
+        say(f"{name}: {metric.value:.4g} {metric.unit}")
+    if record.verdict:
+        say(_verdict(record.verdict.verdict), f"  {record.verdict.line}")
+    for text in record.contaminated:
+        say(("contaminated: ", "yellow"), text)
+    return EXIT_DONE
+
+
+@command(A, B, JSON, positional=("a", "b"))
+def compare(run: Run) -> int:
+    """Two runs side by side, judged: B against A (A may be 'baseline')."""
+    from stoker.results.compare import compare as side_by_side
+
+    store = run.project.store
+    new = store.load(run.args["b"])
+    if run.args["a"] == "baseline":
+        base: Any = measure.baseline_of(run.project, new)
+    else:
+        base = store.load(run.args["a"])
+    found = side_by_side(base, new, max_loss=run.settings.max_loss)
+    run.document["comparison"] = found.to_json()
+    run.screen.table(("", "A>", "B>", "change>"), found.rows())
+    run.screen.say(_verdict(found.verdict.verdict), f"  {found.verdict.line}")
+    return EXIT_REGRESSED if found.verdict.verdict == "regressed" else EXIT_DONE
+
+
+def _newest(run: Run) -> Record:
+    """The latest run of the project.
+
+    Raises:
+        InputError: There is none.
+    """
+    found = run.project.store.list(last=1)
+    if not found:
+        raise InputError("nothing was measured yet", next_step="inv bench --host NAME")
+    return run.project.store.load(found[0].run_id)
+
+
+def _checked(run: Run, name: str, items: list[Any]) -> None:
+    """What was found equal, or could not be compared, on one paragraph."""
+    if not items:
+        return
+    word = {"equal": "checked and equal: ", "unknown": "not comparable: "}[name]
+    texts = [f"{item['what']} ({item['why']})" if isinstance(item, dict) else item for item in items]
+    run.screen.say((word, "dim"), (", ".join(texts), "dim"))
+
+
+def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
+    """The table's rows of one host: a measurement each, or why there is none."""
+    if result.data is None:
+        what = result.error.what if result.error else ""
+        return [(result.host, "-", "-", "-", (result.status, "bold red"), "-", what[:60])]
+    found = [row for outcome in result.data for row in outcome.data.get("rows", [outcome.data])]
+    return [
+        (
+            result.host,
+            row["profile"] or "(by hand)",
+            _speed(row["tok_s"]) + (" sim" if row["simulated"] else ""),
+            _ms(row["metrics"].get("ttft_s", {}).get("value")),
+            _verdict(row["verdict"]),
+            "-" if row["change"] is None else f"{100 * row['change']:+.1f} %",
+            row["line"].split(";")[0],
+        )
+        for row in found
+    ]
+
+
+def _verdict(name: str | None) -> tuple[str, str]:
+    from stoker.screen import VERDICT_STYLE
+
+    return name or "-", VERDICT_STYLE.get(name or "", "dim")
+
+
+def _speed(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{1000 * value:.1f} ms"
+
+
+def _when(created: float) -> str:
+    """Local time, to the minute."""
+    return datetime.datetime.fromtimestamp(created).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+COMMANDS = (bench, bench_all, fetch, results, show, compare, baseline, explain)
