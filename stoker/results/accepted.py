@@ -1,0 +1,197 @@
+"""What is accepted of results, and how its file reads."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from stoker.benchmarks import merge
+from stoker.config import yamlfile
+from stoker.errors import ConfigError, InputError, Problem
+from stoker.results import fingerprint as fingerprints
+from stoker.results.fingerprint import Fingerprint
+from stoker.results.record import Record
+from stoker.results.shape import Shape
+from stoker.results.yamltext import dumps as yaml_text
+
+SCHEMA = 1
+_HEAD = "# An accepted result: written by `inv baseline`, reviewed by people.\n"
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What two results must share to be compared.
+
+    The number of runs is not in it: it is how much evidence there is, and not what is measured.
+
+    Args:
+        host: The inventory's name.
+        model: As the server reported it.
+        engine: The engine's name.
+        bench: The benchmark's name.
+        tokens: Of each request.
+        concurrency: Requests at once.
+        simulated: Pretended and real never meet.
+    """
+
+    host: str
+    model: str
+    engine: str
+    bench: str
+    tokens: int
+    concurrency: int
+    simulated: bool
+
+    @classmethod
+    def of(cls, record: Record) -> Key:
+        """The key of a record."""
+        bench = record.bench
+        measured = (bench.name, bench.tokens, bench.concurrency, record.simulated)
+        return cls(record.host, record.model, record.engine, *measured)
+
+    def differs(self, other: Key) -> tuple[str, ...]:
+        """What keeps two results from being compared, ``name: mine, theirs``; empty where nothing does."""
+        mine, theirs = asdict(self), asdict(other)
+        return tuple(f"{k}: {mine[k]}, {theirs[k]}" for k in mine if mine[k] != theirs[k])
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The samples of one accepted launch.
+
+    Args:
+        run_id: The record it comes from.
+        launch_id: Empty for a server that was started by hand.
+        created: Unix time.
+        tok_s: Of each valid run, in order.
+    """
+
+    run_id: str
+    launch_id: str
+    created: float
+    tok_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a host is known to reach.
+
+    Args:
+        key: What it is the baseline of.
+        launches: The accepted launches.
+        profile: Of the latest accepted run; empty for a server that was started by hand.
+        profile_hash: Likewise.
+        fingerprint: Likewise.
+        accepted_at: ISO time, UTC.
+        accepted_by: Who accepted it.
+        why: Their reason; may be empty.
+    """
+
+    key: Key
+    launches: tuple[Accepted, ...]
+    profile: str
+    profile_hash: str
+    fingerprint: Fingerprint
+    accepted_at: str
+    accepted_by: str
+    why: str
+
+    @property
+    def samples(self) -> tuple[tuple[float, ...], ...]:
+        """tok/s, by launch."""
+        return tuple(launch.tok_s for launch in self.launches)
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The records it comes from, in order."""
+        return tuple(dict.fromkeys(launch.run_id for launch in self.launches))
+
+    @property
+    def tok_s(self) -> float:
+        """Mean over the launches' means."""
+        means = [sum(launch.tok_s) / len(launch.tok_s) for launch in self.launches]
+        return sum(means) / len(means)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """There is no baseline of a key.
+
+    Args:
+        key: What was looked for.
+        nearest: The one that has most in common; None where there is none on that host.
+        differs: What keeps that one from being compared.
+    """
+
+    key: Key
+    nearest: Baseline | None = None
+    differs: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        if self.nearest is None:
+            return f"no baseline of {self.key.host} is accepted yet"
+        return "the nearest baseline is of something else (" + "; ".join(self.differs) + ")"
+
+
+def dumps(baseline: Baseline) -> str:
+    """The text of its file: what people review first, the long fingerprint last."""
+    data: dict[str, Any] = {"schema": SCHEMA} | asdict(baseline)
+    data["fingerprint"] = {name: value for name, value in data.pop("fingerprint").items() if value}
+    return _HEAD + yaml_text(data)
+
+
+def loads(text: str, shown: str) -> Baseline:
+    """A baseline out of its file's text.
+
+    Args:
+        text: YAML.
+        shown: The file as shown to people.
+
+    Raises:
+        ConfigError: What is wrong in it.
+    """
+    document = yamlfile.loads(text, shown)
+    try:
+        return _baseline(Shape(document.data, shown))
+    except InputError as error:
+        raise ConfigError([Problem(shown, 0, error.what, error.next_step)]) from error
+
+
+def _baseline(shape: Shape) -> Baseline:
+    if shape.whole("schema") > SCHEMA:
+        raise InputError("was accepted by a newer Stoker", next_step="update Stoker to read it")
+    key = shape.shape("key")
+    merge({"name": key.text("bench"), "tokens": key.whole("tokens"), "concurrency": key.whole("concurrency")})
+    launches = tuple(_launch(item) for item in shape.shapes("launches"))
+    if not launches:
+        raise InputError("launches is missing")
+    return Baseline(
+        key=Key(
+            host=key.text("host"),
+            model=key.text("model"),
+            engine=key.text("engine"),
+            bench=key.text("bench"),
+            tokens=key.whole("tokens"),
+            concurrency=key.whole("concurrency"),
+            simulated=key.flag("simulated"),
+        ),
+        launches=launches,
+        profile=shape.text("profile", ""),
+        profile_hash=shape.text("profile_hash", ""),
+        fingerprint=fingerprints.read(shape.shape("fingerprint")),
+        accepted_at=shape.text("accepted_at", ""),
+        accepted_by=shape.text("accepted_by", ""),
+        why=shape.text("why", ""),
+    )
+
+
+def _launch(shape: Shape) -> Accepted:
+    values = shape.items("tok_s")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise shape.wrong("tok_s", "a list of positive numbers", value)
+    if not values:
+        raise shape.wrong("tok_s", "a list of positive numbers", values)
+    return Accepted(shape.text("run_id"), shape.text("launch_id", ""), shape.number("created"), tuple(values))

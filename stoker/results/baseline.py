@@ -1,0 +1,206 @@
+"""The folder of accepted results, reviewed in git: one YAML file a key; unlike never meets unlike."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.errors import ConfigError, InputError, Problem
+from stoker.results.accepted import Accepted, Baseline, Key, Missing, dumps, loads
+from stoker.results.names import is_cosmetic
+from stoker.results.record import Record
+
+__all__ = ["LAUNCHES", "Accepted", "Baseline", "Baselines", "Key", "Missing"]
+
+LAUNCHES = 3  # of five runs: what a baseline should have, by the rule of the statistics
+
+
+class Baselines:
+    """A folder of accepted results.
+
+    Args:
+        folder: It may not exist yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, key: Key) -> Path:
+        """The file of a key: readable, and its own."""
+        model = key.model.rstrip("/").rpartition("/")[2]
+        words = [key.host, model, key.engine, f"{key.bench}-{key.tokens}x{key.concurrency}"]
+        name = "--".join(re.sub(r"[^A-Za-z0-9._]+", "-", word).strip("-.")[:60] or "x" for word in words)
+        # The words are shortened and cleaned; the digest keeps two keys apart that read the same.
+        digest = hashlib.sha256(repr(key).encode("utf-8", "replace")).hexdigest()[:6]
+        return self.folder / f"{name}--{'simulated-' if key.simulated else ''}{digest}.yml"
+
+    def all(self) -> tuple[Baseline, ...]:
+        """Every baseline, in the order of their files.
+
+        Raises:
+            ConfigError: Every mistake in every file.
+        """
+        found, problems = self._read()
+        if problems:
+            raise ConfigError(problems)
+        return tuple(found)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Every mistake in every file."""
+        return tuple(self._read()[1])
+
+    def find(self, record: Record) -> Baseline | Missing:
+        """The baseline that a record is judged against, or what is nearest and why it does not serve.
+
+        Raises:
+            ConfigError: The file that would serve is wrong.
+        """
+        key = Key.of(record)
+        path = self.path(key)
+        if path.is_file():
+            baseline = self._load(path)
+            if baseline.key == key:
+                return baseline
+        found, _ = self._read()
+        for baseline in found:  # a renamed file serves too
+            if baseline.key == key:
+                return baseline
+        near = [baseline for baseline in found if baseline.key.host == key.host]
+        if not near:
+            return Missing(key)
+        nearest = min(near, key=lambda baseline: (len(key.differs(baseline.key)), baseline.key))
+        return Missing(key, nearest, key.differs(nearest.key))
+
+    def accept(
+        self, records: Sequence[Record], *, by: str, why: str = "", now: float | None = None
+    ) -> Baseline:
+        """Make records the baseline of what they measured; an earlier one is replaced.
+
+        Args:
+            records: Of one key, at least one.
+            by: Who accepts.
+            why: Their reason.
+            now: Unix time; None: now.
+
+        Raises:
+            InputError: They measured different things, ran with different tuning, are contaminated or have no
+                valid run; nothing is written.
+        """
+        _check(records)
+        latest = max(records, key=lambda record: record.created)
+        baseline = Baseline(
+            key=Key.of(latest),
+            launches=tuple(launch for record in _in_order(records) for launch in _accepted(record)),
+            profile=latest.profile,
+            profile_hash=latest.subject.profile_hash,
+            fingerprint=latest.fingerprint,
+            accepted_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+            accepted_by=by,
+            why=why,
+        )
+        self._write(baseline)
+        return baseline
+
+    def _write(self, baseline: Baseline) -> None:
+        path = next((p for p, b in self._files() if b is not None and b.key == baseline.key), None)
+        path = path or self.path(baseline.key)
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with draft.open("x", encoding="utf-8") as stream:
+                stream.write(dumps(baseline))
+                stream.flush()
+                os.fsync(stream.fileno())
+            draft.replace(path)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", where=self._shown(path)) from error
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _files(self) -> list[tuple[Path, Baseline | None]]:
+        """Every file with what it holds; None where it is wrong."""
+        files: list[tuple[Path, Baseline | None]] = []
+        for path in self._paths():
+            try:
+                files.append((path, self._load(path)))
+            except ConfigError:
+                files.append((path, None))
+        return files
+
+    def _read(self) -> tuple[list[Baseline], list[Problem]]:
+        found: dict[Key, tuple[Baseline, str]] = {}
+        problems: list[Problem] = []
+        for path in self._paths():
+            shown = self._shown(path)
+            try:
+                baseline = self._load(path)
+            except ConfigError as error:
+                problems += error.problems
+                continue
+            if baseline.key in found:
+                problems.append(Problem(shown, 0, f"is the baseline of the same as {found[baseline.key][1]}"))
+            else:
+                found[baseline.key] = (baseline, shown)
+        return [baseline for baseline, _ in found.values()], problems
+
+    def _paths(self) -> list[Path]:
+        return sorted(p for p in self.folder.glob("*.y*ml") if not p.name.startswith(".") and p.is_file())
+
+    def _shown(self, path: Path) -> str:
+        return f"{self.folder.name}/{path.name}"
+
+    def _load(self, path: Path) -> Baseline:
+        shown = self._shown(path)
+        try:
+            return loads(path.read_text(encoding="utf-8"), shown)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError([Problem(shown, 0, f"cannot be read: {error}")]) from error
+
+
+def _check(records: Sequence[Record]) -> None:
+    if not records:
+        raise InputError("there is no run to accept", next_step="measure one with `inv bench`")
+    first = records[0]
+    for record in records:
+        if record.contaminated:
+            raise InputError(
+                f"{record.run_id} was disturbed: {record.contaminated[0]}", next_step="measure again"
+            )
+        if not record.samples:
+            raise InputError(f"{record.run_id} has no valid run", next_step="measure again")
+        differs = Key.of(first).differs(Key.of(record))
+        if differs:
+            apart = "; ".join(differs)
+            raise InputError(f"{first.run_id} and {record.run_id} measured different things ({apart})")
+        names = _tuning_apart(first, record)
+        if names:
+            what = f"{first.run_id} and {record.run_id} ran with different tuning: {', '.join(names)}"
+            raise InputError(what, next_step="accept runs of one tuning")
+
+
+def _tuning_apart(one: Record, other: Record) -> list[str]:
+    """Tuning variables that differ between two runs, where both could be read."""
+    a, b = one.fingerprint, other.fingerprint
+    if "unreadable" in (a.env_source, b.env_source):
+        return []
+    # What the engine sets is its own affair, and a port or an id differs from launch to launch.
+    names = {n for n in {*a.env, *b.env} - {*a.engine_set, *b.engine_set} if not is_cosmetic(n)}
+    return sorted(n for n in names if a.env.get(n) != b.env.get(n))
+
+
+def _in_order(records: Sequence[Record]) -> list[Record]:
+    unique = {record.run_id: record for record in records}
+    return sorted(unique.values(), key=lambda record: (record.created, record.run_id))
+
+
+def _accepted(record: Record) -> list[Accepted]:
+    return [
+        Accepted(record.run_id, launch.launch_id, launch.started_at, launch.samples)
+        for launch in record.launches
+        if launch.samples
+    ]

@@ -1,0 +1,174 @@
+"""The index beside the records: a cache in SQLite, rebuilt whenever it is missing, stale or corrupt."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from stoker.errors import InputError
+from stoker.results import record as records
+from stoker.results.record import Record
+
+FILE = ".index.sqlite"
+_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a list shows of a record.
+
+    Args:
+        run_id: Its id.
+        stamp: Of the file, to see a change.
+        created: Unix time.
+        host: The inventory's name.
+        profile: Empty for a server that was started by hand.
+        engine: The engine's name.
+        model: As the server reported it.
+        bench: The benchmark with its parameters, for people.
+        tok_s: Decode tokens a second; None where no run was valid.
+        verdict: As judged when it was made; empty before.
+        change: Against the baseline then; None without one.
+        simulated: Whether anything of it was pretended.
+        contaminated: Whether something disturbed it.
+        damage: Why the record cannot be read; empty where it can.
+    """
+
+    run_id: str
+    stamp: str
+    created: float = 0.0
+    host: str = ""
+    profile: str = ""
+    engine: str = ""
+    model: str = ""
+    bench: str = ""
+    tok_s: float | None = None
+    verdict: str = ""
+    change: float | None = None
+    simulated: bool = False
+    contaminated: bool = False
+    damage: str = ""
+
+
+_COLUMNS = [f.name for f in fields(Summary)]
+# The version of the layout is in the table's name: another version's table is as good as none.
+_TABLE = f"runs_{records.SCHEMA}_{len(_COLUMNS)}"
+
+
+@dataclass(frozen=True)
+class Index:
+    """The rows of every record, as of now."""
+
+    rows: tuple[Summary, ...]
+
+    @classmethod
+    def refreshed(cls, folder: Path, name: str, ids: Iterable[str]) -> Index:
+        """Bring the index up to date and read it.
+
+        Args:
+            folder: Of the results.
+            name: File name of a record in its run's folder.
+            ids: The runs that have one.
+        """
+        stamps = {run_id: _stamp(folder / run_id / name) for run_id in ids}
+        known = {row.run_id: row for row in _read(folder / FILE)}
+        rows = {
+            run_id: known[run_id]
+            if run_id in known and known[run_id].stamp == stamp
+            else _summary(folder / run_id / name, run_id, stamp)
+            for run_id, stamp in stamps.items()
+        }
+        if rows != known:
+            _replace(folder / FILE, rows.values())
+        return cls(tuple(rows.values()))
+
+
+def _stamp(file: Path) -> str:
+    try:
+        found = file.stat()
+    except OSError:
+        return ""
+    return f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
+
+
+def _summary(file: Path, run_id: str, stamp: str) -> Summary:
+    try:
+        record = records.loads(file.read_text(encoding="utf-8"), str(file))
+    except (OSError, UnicodeDecodeError, InputError) as error:
+        return Summary(run_id, stamp, damage=error.what if isinstance(error, InputError) else str(error))
+    if record.run_id != run_id:
+        return Summary(run_id, stamp, damage=f"holds the record of {record.run_id}")
+    return _of(record, stamp)
+
+
+def _of(record: Record, stamp: str) -> Summary:
+    pace = record.metrics.get("decode_tok_s")
+    return Summary(
+        run_id=record.run_id,
+        stamp=stamp,
+        created=record.created,
+        host=record.host,
+        profile=record.profile,
+        engine=record.engine,
+        model=record.model,
+        bench=record.bench.title,
+        tok_s=pace.value if pace else None,
+        verdict=record.verdict.verdict if record.verdict else "",
+        change=record.verdict.change if record.verdict else None,
+        simulated=record.simulated,
+        contaminated=bool(record.contaminated),
+    )
+
+
+def _read(file: Path) -> list[Summary]:
+    """The rows of the index; none where there is none that can be used."""
+    if not file.is_file():
+        return []
+    try:
+        with _open(f"{file.resolve().as_uri()}?mode=ro", uri=True) as connection:
+            rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM {_TABLE}").fetchall()  # noqa: S608
+        return [_row(row) for row in rows]
+    except (sqlite3.Error, TypeError, ValueError):
+        return []  # corrupt, or of another version: the records tell everything again
+
+
+def _row(values: tuple[Any, ...]) -> Summary:
+    row = Summary(*values)
+    if (
+        not isinstance(row.run_id, str)
+        or not isinstance(row.stamp, str)
+        or not isinstance(row.created, float)
+    ):
+        raise TypeError("not what we wrote")
+    return replace(row, simulated=bool(row.simulated), contaminated=bool(row.contaminated))
+
+
+def _replace(file: Path, rows: Iterable[Summary]) -> None:
+    """Write a whole new index and rename it into place: commands beside us see the old one or the new."""
+    draft = file.with_name(f"{FILE}.{secrets.token_hex(4)}.new")
+    marks = ", ".join("?" * len(_COLUMNS))
+    try:
+        with _open(str(draft)) as connection, connection:
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute(f"CREATE TABLE {_TABLE} ({', '.join(_COLUMNS)})")
+            connection.executemany(f"INSERT INTO {_TABLE} VALUES ({marks})", map(astuple, rows))  # noqa: S608
+        draft.replace(file)
+    except (sqlite3.Error, OSError):
+        pass  # a folder that cannot be written is read without an index
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
+@contextlib.contextmanager
+def _open(path: str, *, uri: bool = False) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(path, timeout=_PATIENCE_S, uri=uri)
+    try:
+        yield connection
+    finally:
+        connection.close()

@@ -1,0 +1,115 @@
+"""What differs between the arguments of two servers, as they report them or as their command lines say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stoker.results import names
+from stoker.results.causes import (
+    ARGUMENTS,
+    LIKELY,
+    UNLIKELY,
+    Cause,
+    Findings,
+    Side,
+    Unknown,
+    count,
+    why_unread,
+)
+
+# A figure that the engine computes from free memory moves a little from launch to launch.
+_SAME = 0.02
+
+
+def look(new: Side, base: Side) -> Findings:
+    """Compare arguments: what the servers report, and what only their command lines tell."""
+    was, now = dict(_flat(base.fingerprint.args)), dict(_flat(new.fingerprint.args))
+    said_was, said_now = flags(base.fingerprint.argv), flags(new.fingerprint.argv)
+    unknown = []
+    if not (was and now):
+        missing = base if not was else new
+        unknown.append(
+            Unknown("arguments as the server reports them", why_unread(missing, "argument", "info"))
+        )
+        was, now = {}, {}
+    if not (base.fingerprint.argv and new.fingerprint.argv):
+        missing = base if not base.fingerprint.argv else new
+        unknown.append(Unknown("command line", why_unread(missing, "command line")))
+        said_was, said_now = {}, {}
+    reported = {_plain(name) for name in (*was, *now)}
+    unreported = [n for n in (*said_was, *said_now) if _plain(n) not in reported]
+    causes = [
+        *_compared(was, now, ""),
+        *_compared(_only(said_was, unreported), _only(said_now, unreported), "--"),
+    ]
+    same = sum(name in now and _alike(was[name], now[name]) for name in was)
+    same += sum(said_was.get(n) == said_now.get(n) for n in set(unreported))
+    return Findings(tuple(causes), (count(same, "engine argument"),) if same else (), tuple(unknown))
+
+
+def flags(argv: Sequence[str]) -> dict[str, str]:
+    """The flags of a command line: ``--name value``, ``--name=value``; a bare one is ``true``.
+
+    What precedes the first flag (the program and where it lies) is left out: the versions tell about it.
+    """
+    found: dict[str, str] = {}
+    name = ""
+    for word in argv[1:]:
+        if word.startswith("-") and not _is_number(word):
+            name, equals, value = word.lstrip("-").partition("=")
+            found[name] = value if equals else "true"
+            name = "" if equals else name
+        elif name:
+            # A list has several values: `--gpus 0 1`.
+            found[name] = word if found[name] == "true" else f"{found[name]} {word}"
+    return {key: value for key, value in found.items() if key and key != "m"}
+
+
+def _is_number(word: str) -> bool:
+    return word[1:].replace(".", "", 1).isdigit()
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _plain(name: str) -> str:
+    return name.rpartition(".")[2].replace("-", "_").lower()
+
+
+def _only(values: Mapping[str, str], chosen: Sequence[str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if name in chosen}
+
+
+def _compared(was: Mapping[str, Any], now: Mapping[str, Any], dashes: str) -> Iterator[Cause]:
+    for name in sorted({*was, *now}):
+        if name in was and name in now and _alike(was[name], now[name]):
+            continue
+        kind = "is new" if name not in was else "is gone" if name not in now else "is another"
+        volatile = names.is_volatile_argument(name.replace("-", "_"))
+        yield Cause(
+            ARGUMENTS,
+            f"argument {dashes}{name} {kind}",
+            f"{_shown(was, name)} → {_shown(now, name)}",
+            UNLIKELY if volatile else LIKELY,
+            "it differs from launch to launch" if volatile else "the engine runs with another setting",
+            name=name,
+        )
+
+
+def _alike(one: object, other: object) -> bool:
+    numbers = [v for v in (one, other) if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(numbers) == 2 and any(isinstance(v, float) or abs(v) > 10000 for v in numbers):
+        return math.isclose(numbers[0], numbers[1], rel_tol=_SAME, abs_tol=1e-9)
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    text = str(values[name]) if name in values else "not given"
+    return text if len(text) <= 80 else text[:79] + "…"

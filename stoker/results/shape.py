@@ -1,0 +1,142 @@
+"""Typed reading of JSON that a host or an older version wrote: what is wrong is named by its path."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from stoker.errors import InputError
+
+_ABSENT = object()
+
+
+class Shape:
+    """One JSON object, read field by field.
+
+    Args:
+        data: What should be an object.
+        where: Its place for messages, e.g. a file.
+        path: Its place inside ``where``, e.g. ``launches[0].``.
+
+    Raises:
+        InputError: It is no object; each method, where the field is missing or of another kind.
+    """
+
+    def __init__(self, data: object, where: str, path: str = "") -> None:
+        self._where = where
+        self._path = path
+        if not isinstance(data, Mapping):
+            raise self.wrong("", "an object", data)
+        self._data: Mapping[str, Any] = data
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text; null counts as absent."""
+        value = self._take(name, default)
+        if not isinstance(value, str):
+            raise self.wrong(name, "a text", value)
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number."""
+        value = self._take(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.wrong(name, "a finite number", value)
+        return value
+
+    def maybe(self, name: str) -> float | None:
+        """A finite number, or None where it is null or absent: missing is not zero."""
+        return None if self._data.get(name) is None else self.number(name)
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A whole number."""
+        value = self._take(name, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.wrong(name, "a whole number", value)
+        return value
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """True or false."""
+        value = self._take(name, default)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false", value)
+        return value
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """An object with text keys, as it is; empty where absent."""
+        value = self._take(name, {})
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise self.wrong(name, "an object", value)
+        return dict(value)
+
+    def texts_by_name(self, name: str) -> dict[str, str]:
+        """An object whose values are texts; empty where absent."""
+        values = self.mapping(name)
+        for key, value in values.items():
+            if not isinstance(value, str):
+                raise self.wrong(f"{name}.{key}", "a text", value)
+        return values
+
+    def items(self, name: str) -> list[Any]:
+        """A list, as it is; empty where absent."""
+        value = self._take(name, [])
+        if not isinstance(value, list | tuple):
+            raise self.wrong(name, "a list", value)
+        return list(value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts; empty where absent."""
+        values = self.items(name)
+        for index, value in enumerate(values):
+            if not isinstance(value, str):
+                raise self.wrong(f"{name}[{index}]", "a text", value)
+        return tuple(values)
+
+    def shape(self, name: str) -> Shape:
+        """An object, to be read further; an empty one where absent."""
+        return Shape(self.mapping(name), self._where, f"{self._path}{name}.")
+
+    def shapes(self, name: str) -> list[Shape]:
+        """A list of objects; empty where absent."""
+        prefix = f"{self._path}{name}"
+        return [Shape(v, self._where, f"{prefix}[{i}].") for i, v in enumerate(self.items(name))]
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._data.get(name) is not None
+
+    def wrong(self, name: str, want: str, value: object) -> InputError:
+        """The error for a field that is not what it should be."""
+        field = (self._path + name).rstrip(".") or "the whole"
+        what = "is missing" if value is _ABSENT else f"should be {want}, not {_shown(value)}"
+        return InputError(f"{field} {what}", where=self._where)
+
+    def _take(self, name: str, default: object) -> Any:
+        value = self._data.get(name)
+        if value is None:
+            if default is None:
+                raise self.wrong(name, "", _ABSENT)
+            return default
+        return value
+
+
+def parse(text: str, where: str) -> Any:
+    """JSON to Python, NaN and infinities refused.
+
+    Raises:
+        InputError: No JSON.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"is no JSON: {error}", where=where) from error
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,0 +1,164 @@
+"""Where records lie: ``results/RUN-ID/run.json``, listed through an index that can always be rebuilt."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.errors import InputError, nearest
+from stoker.results import record as records
+from stoker.results.index import Index, Summary
+from stoker.results.record import Record
+
+RECORD = "run.json"
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A record that cannot be read.
+
+    Args:
+        path: Its file.
+        what: Why not.
+    """
+
+    path: str
+    what: str
+
+
+class Store:
+    """A folder of results.
+
+    Args:
+        folder: It may not exist yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, run_id: str) -> Path:
+        """The folder of a run: its record, and beside it what was pulled.
+
+        Raises:
+            InputError: No safe id.
+        """
+        if not records.is_safe_id(run_id):
+            raise InputError(f"{run_id!r} is no id of a run", next_step="see `inv results`")
+        return self.folder / run_id
+
+    def save(self, record: Record) -> Path:
+        """Write a record whole or not at all; an earlier one of the same id is replaced.
+
+        Returns:
+            Its file.
+
+        Raises:
+            InputError: The folder cannot be written.
+        """
+        home = self.path(record.run_id)
+        draft = self.folder / f".{record.run_id}.{secrets.token_hex(4)}.new"
+        try:
+            draft.mkdir(parents=True)
+            try:
+                _write(draft / RECORD, record.dumps())
+                if not _renamed(draft, home):
+                    (draft / RECORD).replace(home / RECORD)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+        except OSError as error:
+            raise _cannot("write", home, error) from error
+        return home / RECORD
+
+    def load(self, run_id: str) -> Record:
+        """One record.
+
+        Args:
+            run_id: Its id, or the beginning or the end of it where that is unique.
+
+        Raises:
+            InputError: Unknown (with the nearest), ambiguous, or damaged.
+        """
+        file = self.path(self.resolve(run_id)) / RECORD
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise _cannot("read", file, error) from error
+        return records.loads(text, str(file))
+
+    def resolve(self, text: str) -> str:
+        """The whole id that a part of it means; raises as ``load`` does."""
+        ids = self.ids()
+        if text in ids:
+            return text
+        found = [
+            run_id for run_id in ids if text and (run_id.startswith(text) or run_id.endswith("-" + text))
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
+            raise InputError(
+                f"{text!r} is the beginning or end of {len(found)} runs", next_step=f"one of {shown}"
+            )
+        raise InputError(f"there is no run {text!r}", next_step=nearest(text, ids) or "see `inv results`")
+
+    def ids(self) -> list[str]:
+        """Every id that has a record, oldest first."""
+        try:
+            names = [entry.name for entry in self.folder.iterdir()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _cannot("read", self.folder, error) from error
+        return sorted(
+            name for name in names if records.is_safe_id(name) and (self.folder / name / RECORD).is_file()
+        )
+
+    def list(self, *, host: str = "", profile: str = "", last: int | None = None) -> tuple[Summary, ...]:
+        """What is there, newest first.
+
+        Args:
+            host: Only of this host.
+            profile: Only of this profile.
+            last: At most so many.
+        """
+        rows = [row for row in self._index().rows if not row.damage]
+        rows = [row for row in rows if host in ("", row.host) and profile in ("", row.profile)]
+        rows.sort(key=lambda row: (row.created, row.run_id), reverse=True)
+        return tuple(rows[:last])
+
+    def damaged(self) -> tuple[Damaged, ...]:
+        """The records that cannot be read: they are left out of every list, and named here."""
+        rows = self._index().rows
+        return tuple(
+            Damaged(str(self.folder / row.run_id / RECORD), row.damage) for row in rows if row.damage
+        )
+
+    def _index(self) -> Index:
+        return Index.refreshed(self.folder, RECORD, self.ids())
+
+
+def _write(file: Path, text: str) -> None:
+    with file.open("x", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _renamed(draft: Path, home: Path) -> bool:
+    """Move a whole folder into place; False where one is there already."""
+    try:
+        draft.rename(home)
+    except OSError:
+        if not home.is_dir():
+            raise
+        return False
+    return True
+
+
+def _cannot(verb: str, path: Path, error: Exception) -> InputError:
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return InputError(f"cannot {verb} it: {why}", where=str(path))
