@@ -1,0 +1,1 @@
+"""Developers' benchmarks: each prints ratios against rivals measured in the same run."""
