@@ -1,4 +1,4 @@
-"""Jinja2's one door: values over host variables, expressions of playbooks, launch scripts.
+"""Jinja2's one door: values over host variables, expressions of playbooks. (Scripts: see ``script``.)
 
 A text that is exactly one expression, ``"{{ gpus }}"``, keeps the type of what it gives; any other gives
 text.
@@ -7,19 +7,16 @@ Variables that are templates themselves are rendered when they are used, and onl
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache, lru_cache
-from pathlib import Path
 from traceback import walk_tb
 from typing import Any, Literal
 
-from jinja2 import ChoiceLoader, FileSystemLoader, Template, Undefined, nodes
+from jinja2 import Template, Undefined, nodes
 from jinja2.exceptions import (
     SecurityError,
     TemplateAssertionError,
     TemplateError,
-    TemplateNotFound,
     TemplateSyntaxError,
 )
 from jinja2.utils import missing
@@ -45,7 +42,7 @@ _MARKS = ("{{", "{%", "{#")
 _RESULT = "stoker__result"
 
 # Whatever an expression can raise: the author's mistake, not ours.
-_MISTAKES = (
+MISTAKES = (
     TemplateError,
     ArithmeticError,
     AttributeError,
@@ -59,7 +56,7 @@ _MISTAKES = (
 _Kind = Literal["value", "exact"]
 
 
-class BadTemplateError(InputError):
+class BadTemplate(InputError):  # noqa: N818  (named like the tree in errors.py)
     """A template that cannot be rendered.
 
     Args:
@@ -88,12 +85,6 @@ class BadTemplateError(InputError):
         self.path = path
 
 
-class Shell(str):
-    """Text that is shell on purpose: it goes into a script as it is."""
-
-    __slots__ = ()
-
-
 def has_template(value: Any) -> bool:
     """Whether anything in a value is a template."""
     if isinstance(value, str):
@@ -118,9 +109,18 @@ def render(
         Text, except where a text is one expression and nothing else: then what it gives, as plain data.
 
     Raises:
-        BadTemplateError: With the place inside the value.
+        BadTemplate: With the place inside the value.
     """
-    return _Session(variables, data or {}).tree(value, where, ())
+    return Session(variables, data or {}).tree(value, where, ())
+
+
+def check(text: str, *, where: str) -> None:
+    """Read a template without rendering it.
+
+    Raises:
+        BadTemplate: It is no Jinja2, or uses a filter that there is not.
+    """
+    Session({}, {}).check(text, where)
 
 
 def render_exact(text: str, variables: Mapping[str, Any], *, where: str) -> str:
@@ -132,12 +132,12 @@ def render_exact(text: str, variables: Mapping[str, Any], *, where: str) -> str:
         where: Its place, for the message.
 
     Raises:
-        BadTemplateError: Also where an expression gives something whose spelling YAML has not kept (``no``
+        BadTemplate: Also where an expression gives something whose spelling YAML has not kept (``no``
             became False, ``1.10`` became 1.1), or no text at all.
     """
     if not has_template(text):
         return text
-    return str(_Session(variables, {}).text(text, where, (), "exact"))
+    return str(Session(variables, {}).text(text, where, (), "exact"))
 
 
 def evaluate(
@@ -146,36 +146,12 @@ def evaluate(
     """What an expression gives (the ``when`` of a playbook), written without braces.
 
     Raises:
-        BadTemplateError: It cannot be evaluated.
+        BadTemplate: It cannot be evaluated.
     """
-    return _Session(variables, data or {}).text("{{ " + expression + " }}", where, (), "value")
+    return Session(variables, data or {}).text("{{ " + expression + " }}", where, (), "value")
 
 
-def render_script(names: Sequence[str], folders: Sequence[Path], context: Mapping[str, Any]) -> str:
-    """A shell script from a template file, in which every expression is quoted for the shell.
-
-    ``{{ x }}`` gives one quoted word (of a list: quoted words), ``{{ x | shell }}`` the text as it is,
-    ``{{ x | comment }}`` a comment, ``{{ argv | words }}`` a command over several lines.
-
-    Args:
-        names: File names; of these, the first that exists in any folder is taken.
-        folders: Searched in order.
-        context: Variables of the template, taken literally.
-
-    Raises:
-        BadTemplateError: With the file and line of the template.
-    """
-    environment = Bounded(_quoted, trim_blocks=True, lstrip_blocks=True)
-    environment.loader = ChoiceLoader([FileSystemLoader(folder) for folder in folders])
-    environment.filters |= {"quote": _quote, "shell": Shell, "comment": _comment, "words": _words}
-    try:
-        template = environment.select_template(list(names))
-        return _output(template, _Session({}, context))
-    except _MISTAKES as error:
-        raise _script_mistake(error, names) from error
-
-
-class _Session:
+class Session:
     """One rendering: its variables, those rendered so far, and what it may still spend.
 
     Args:
@@ -216,13 +192,20 @@ class _Session:
         self._open.append(name)
         try:
             self._rendered[name] = self.tree(value, f"variable {name!r}", ())
-        except BadTemplateError as error:
+        except BadTemplate as error:
             if not error.name:
                 raise
             return Strict(f"{error.where}: {error.what}", name=error.name, cause=error)
         finally:
             self._open.pop()
         return self._rendered[name]
+
+    def check(self, source: str, where: str) -> None:
+        """Read a template."""
+        try:
+            _compiled(source, "value")
+        except MISTAKES as error:
+            raise _mistake(error, where, (), self) from error
 
     def tree(self, value: Any, where: str, path: tuple[str | int, ...]) -> Any:
         """A value with the templates in it rendered."""
@@ -238,11 +221,11 @@ class _Session:
         """One template rendered."""
         try:
             template, is_expression = _compiled(source, kind)
-            return _result(template, self) if is_expression else _output(template, self)
-        except BadTemplateError as error:  # of a variable that this one uses
+            return _result(template, self) if is_expression else output(template, self)
+        except BadTemplate as error:  # of a variable that this one uses
             what = f"{error.where}: {error.what}" if error.where != where else error.what
-            raise BadTemplateError(what, where=where, name=error.name, hint=error.hint, path=path) from error
-        except _MISTAKES as error:
+            raise BadTemplate(what, where=where, name=error.name, hint=error.hint, path=path) from error
+        except MISTAKES as error:
             raise _mistake(error, where, path, self) from error
 
 
@@ -274,12 +257,13 @@ def _only_expression(tree: nodes.Template) -> nodes.Expr | None:
     return None if len(children) != 1 or isinstance(children[0], nodes.TemplateData) else children[0]
 
 
-def _output(template: Template, session: _Session) -> str:
+def output(template: Template, session: Session) -> str:
+    """What a template puts out."""
     context = template.new_context({SESSION: session})
     return bounded_text(template.root_render_func(context))
 
 
-def _result(template: Template, session: _Session) -> Any:
+def _result(template: Template, session: Session) -> Any:
     context = template.new_context({SESSION: session})
     for _ in template.root_render_func(context):
         pass
@@ -301,36 +285,9 @@ def _exact(value: Any) -> Any:
     raise SecurityError(f"the expression gives {describe(value)}, not text: quote it where it is defined")
 
 
-def _quoted(value: Any) -> str:
-    """What an expression puts out in a script."""
-    return value if isinstance(value, Shell) else _quote(value)
-
-
-def _quote(value: Any) -> Shell:
-    words = plain(value)
-    if isinstance(words, dict) or words is None:
-        raise SecurityError(f"{describe(words)} is no word for a shell")
-    return Shell(shlex.join(map(str, words)) if isinstance(words, list) else shlex.quote(str(words)))
-
-
-def _words(argv: Sequence[str]) -> Shell:
-    """A command, each option on a line of its own."""
-    quoted = [shlex.quote(word) for word in argv]
-    breaks = (" \\\n    " if word.startswith("-") else " " for word in quoted)
-    return Shell("".join(map("".join, zip(breaks, quoted, strict=True))).strip())
-
-
-def _comment(text: str) -> Shell:
-    """Each line as a comment, without control characters."""
-    lines = str(text).splitlines() or [""]
-    return Shell("\n".join("# " + "".join(c if c.isprintable() else " " for c in line) for line in lines))
-
-
-def _mistake(
-    error: BaseException, where: str, path: tuple[str | int, ...], session: _Session
-) -> BadTemplateError:
-    line = _line(error)
-    what, hint, name = _say(error), "", ""
+def _mistake(error: BaseException, where: str, path: tuple[str | int, ...], session: Session) -> BadTemplate:
+    line = line_of(error)
+    what, hint, name = say(error), "", ""
     if isinstance(error, UndefinedNameError):
         name = str(error.name)
         hint = _near(error, session)
@@ -338,11 +295,11 @@ def _mistake(
         hint = _near_builtin(what)
     if line > 1:
         what = f"{what} (line {line} of the template)"
-    return BadTemplateError(what, where=where, line=line, name=name, hint=hint, path=path)
+    return BadTemplate(what, where=where, line=line, name=name, hint=hint, path=path)
 
 
-def _near(error: UndefinedNameError, session: _Session) -> str:
-    if isinstance(error.cause, BadTemplateError):
+def _near(error: UndefinedNameError, session: Session) -> str:
+    if isinstance(error.cause, BadTemplate):
         return error.cause.hint
     if error.holder is missing:
         return nearest(str(error.name), session.names)
@@ -356,7 +313,7 @@ def _near_builtin(what: str) -> str:
     return nearest(what.partition("'")[2].rpartition("'")[0], known)
 
 
-def _say(error: BaseException) -> str:
+def say(error: BaseException) -> str:
     """An error's own words; the kind where it has none."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
@@ -366,7 +323,7 @@ def _say(error: BaseException) -> str:
     return text.strip().rstrip(".")
 
 
-def _line(error: BaseException) -> int:
+def line_of(error: BaseException) -> int:
     """Line of the template in which an error arose; 0 where unknown."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno
@@ -375,22 +332,4 @@ def _line(error: BaseException) -> int:
         template = frame.f_globals.get("__jinja_template__")
         if isinstance(template, Template):
             found = template.get_corresponding_lineno(line)
-    return found
-
-
-def _script_mistake(error: BaseException, names: Sequence[str]) -> BadTemplateError:
-    if isinstance(error, TemplateNotFound):
-        return BadTemplateError(f"there is no template {error.message}", where=names[0])
-    file = error.filename if isinstance(error, TemplateSyntaxError) else _file(error)
-    line = _line(error)
-    place = f"{file or names[-1]}:{line}" if line else str(file or names[-1])
-    return BadTemplateError(_say(error), where=place, line=line)
-
-
-def _file(error: BaseException) -> str | None:
-    found = None
-    for frame, _ in walk_tb(error.__traceback__):
-        template = frame.f_globals.get("__jinja_template__")
-        if isinstance(template, Template):
-            found = template.filename
     return found

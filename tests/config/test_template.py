@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.config.template import BadTemplateError, evaluate, render, render_exact, render_script
+from stoker.config.template import BadTemplate, check, evaluate, render, render_exact
 from stoker.config.yamlfile import Secret, Vault
 
 VARIABLES: dict[str, Any] = {
@@ -34,8 +32,8 @@ VARIABLES: dict[str, Any] = {
 }
 
 
-def fails(value: Any, **variables: Any) -> BadTemplateError:
-    with pytest.raises(BadTemplateError) as caught:
+def fails(value: Any, **variables: Any) -> BadTemplate:
+    with pytest.raises(BadTemplate) as caught:
         render(value, {**VARIABLES, **variables}, where="p.yml:3")
     return caught.value
 
@@ -215,7 +213,7 @@ def test_expression_is_evaluated_without_braces() -> None:
     data = {"run": {"tok_s": 88.8, "values": []}}
     assert evaluate("run.tok_s > 80 and not flag", VARIABLES, where="", data=data) is True
     assert evaluate("run.values", VARIABLES, where="", data=data) == []
-    with pytest.raises(BadTemplateError, match="'rnu' is undefined"):
+    with pytest.raises(BadTemplate, match="'rnu' is undefined"):
         evaluate("rnu.tok_s > 80", VARIABLES, where="book.yml:7", data=data)
 
 
@@ -229,7 +227,7 @@ def test_exact_text(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("name", ["flag", "version", "gpus", "none"])
 def test_exact_text_refuses_what_yaml_has_respelled(name: str) -> None:
-    with pytest.raises(BadTemplateError, match="quote it where it is defined"):
+    with pytest.raises(BadTemplate, match="quote it where it is defined"):
         render_exact(f"x{{{{ {name} }}}}", VARIABLES, where="p.yml:3")
 
 
@@ -249,51 +247,12 @@ def test_templates_are_rendered_from_many_threads_at_once() -> None:
     assert all(len(set(text.split())) == 1 for text in results)
 
 
-def script(tmp_path: Path, text: str, **context: Any) -> str:
-    (tmp_path / "launch.sh.j2").write_text(text)
-    return render_script(["own.sh.j2", "launch.sh.j2"], [tmp_path], context)
+@pytest.mark.parametrize("text", ["{{ nope }}", "{{ nope.x | upper }}", "plain"])
+def test_check_reads_without_rendering(text: str) -> None:
+    check(text, where="")
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash"])
-@given(word=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
-def test_script_quotes_every_expression(
-    tmp_path_factory: pytest.TempPathFactory, shell: str, word: str
-) -> None:
-    folder = tmp_path_factory.mktemp("t")
-    text = script(folder, "printf '%s|' {{ x }} {{ x | quote }} {{ [x, x] }}", x=word)
-    run = subprocess.run([shell], input=text.encode(), capture_output=True, check=True)
-    assert run.stdout == (word + "|").encode() * 4
-
-
-def test_script_passes_shell_only_where_asked(tmp_path: Path) -> None:
-    assert script(tmp_path, "{{ x | shell }}; {{ x }}\n", x="a b") == "a b; 'a b'\n"
-
-
-def test_script_comment_cannot_be_left(tmp_path: Path) -> None:
-    assert script(tmp_path, "{{ x | comment }}", x="a\nrm -rf /\r\x1b[1m") == "# a\n# rm -rf /\n#  [1m"
-
-
-def test_script_breaks_a_command_at_its_options(tmp_path: Path) -> None:
-    assert (
-        script(tmp_path, "{{ x | words }}", x=["a b", "-m", "--n", "1"]) == "'a b' \\\n    -m \\\n    --n 1"
-    )
-
-
-def test_script_may_use_macros_and_includes(tmp_path: Path) -> None:
-    (tmp_path / "part").write_text("echo {{ x }}\n")
-    text = "{% macro m(y) %}{{ y }}{% endmacro %}{{ m(x) | shell }}\n{% include 'part' %}"
-    assert script(tmp_path, text, x="a b") == "'a b'\necho 'a b'\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "what"),
-    [
-        ("a\n{{ nope }}\n", 2, "'nope' is undefined"),
-        ("a\nb\n{% if %}", 3, "xpected"),
-        ("{{ d }}", 1, "mapping"),
-    ],
-)
-def test_script_mistake_is_told_with_file_and_line(tmp_path: Path, text: str, line: int, what: str) -> None:
-    with pytest.raises(BadTemplateError, match=what) as caught:
-        script(tmp_path, text, d={"a": 1})
-    assert caught.value.where == f"{tmp_path}/launch.sh.j2:{line}"
+@pytest.mark.parametrize("text", ["{{ nope", "{{ x | uper }}", "{% if %}"])
+def test_check_finds_what_is_no_template(text: str) -> None:
+    with pytest.raises(BadTemplate):
+        check(text, where="")
