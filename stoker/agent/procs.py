@@ -155,6 +155,17 @@ class Snapshot:
         self._children: Optional[Dict[int, List[int]]] = None
         self._descriptors: Optional[Descriptors] = None
         self._ours: Dict[int, bool] = {}
+        self._environs: Dict[int, Optional[Dict[str, str]]] = {}
+
+    def living(self) -> List[Process]:
+        """Every process that holds something: neither kernel threads nor zombies."""
+        return [p for p in self.by_pid.values() if not p.kernel and not p.gone]
+
+    def environ(self, pid: int) -> Optional[Dict[str, str]]:
+        """As ``environ_of``, read once."""
+        if pid not in self._environs:
+            self._environs[pid] = environ_of(pid)
+        return self._environs[pid]
 
     def children(self, pid: int) -> List[Process]:
         """Direct children, zombies left out."""
@@ -204,7 +215,7 @@ class Snapshot:
     def _carries(self, process: Process) -> bool:
         if process.kernel or process.pid == 1:
             return False
-        env = environ_of(process.pid)
+        env = self.environ(process.pid)
         if env is not None:
             return all(env.get(name) == value for name, value in self.facts.process_env.items())
         # Unreadable: children inherit the environment, so it is what its parent or its session's leader is.
@@ -217,7 +228,7 @@ class Snapshot:
     def held(self) -> Descriptors:
         """Sockets and GPU devices by holder; walked once."""
         if self._descriptors is None:
-            living = [p.pid for p in self.by_pid.values() if not p.kernel and not p.gone]
+            living = [process.pid for process in self.living()]
             self._descriptors = descriptors.walk(living, self.facts.gpu_device_dir)
         return self._descriptors
 

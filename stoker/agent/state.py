@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .context import AgentError
 from .facts import Facts
-from .procs import Process, Snapshot, environ_of, read_file
+from .procs import Process, Snapshot, read_file
 
 Launch = Dict[str, Any]
 
@@ -82,6 +82,18 @@ def exit_of(home: str, launch: Launch) -> Optional[Dict[str, int]]:
     return {"signal": -status} if status < 0 else {"code": status}
 
 
+def leftovers(home: str, slot: str, facts: Facts) -> List[Launch]:
+    """Launches of this slot that may still have processes, oldest first: none proved that nothing is left."""
+    found = (recorded(home, slot, launch_id) for launch_id in history(home, slot))
+    return [
+        launch
+        for launch in found
+        if launch is not None
+        and is_this_boot(launch, facts)
+        and not os.path.exists(os.path.join(launch_dir(home, slot, launch["launch_id"]), "empty"))
+    ]
+
+
 def is_this_boot(launch: Launch, facts: Facts) -> bool:
     """Whether the host has not been restarted since; a container's restart is one too."""
     init = launch.get("init_start", facts.init_start)
@@ -136,33 +148,25 @@ def io_error(path: str, error: OSError) -> AgentError:
 def _session(snapshot: Snapshot, launch: Launch) -> List[Process]:
     """Members of the launcher's session, unless its number has passed to somebody else since."""
     sid, start = int(launch["pid"]), int(launch["start"])
-    members = [p for p in snapshot.by_pid.values() if p.sid == sid and not p.gone]
+    members = [p for p in snapshot.living() if p.sid == sid]
     leader = snapshot.by_pid.get(sid)
     if leader is not None:
         return members if leader.start == start else []
-    # The leader is gone. Nobody younger than it may carry the number and another marker.
-    envs = [env for env in (environ_of(p.pid) for p in members if _visible(p)) if env]
+    # The leader is gone. Where environments can be read, one of them must carry the marker.
+    envs = [env for env in (snapshot.environ(p.pid) for p in members if _visible(p)) if env]
     if envs and not any(env.get(MARKER) == launch["marker"] for env in envs):
         return []
     return [p for p in members if p.start >= start]
 
 
 def _marked(snapshot: Snapshot, launch: Launch) -> List[Process]:
-    start = int(launch["start"])
-    return [
-        p
-        for p in snapshot.by_pid.values()
-        if p.start >= start and not p.gone and _visible(p) and _carries(p, launch["marker"])
-    ]
-
-
-def _carries(process: Process, marker: str) -> bool:
-    env = environ_of(process.pid)
-    return env is not None and env.get(MARKER) == marker
+    start, marker = int(launch["start"]), launch["marker"]
+    candidates = [p for p in snapshot.living() if p.start >= start and _visible(p)]
+    return [p for p in candidates if (snapshot.environ(p.pid) or {}).get(MARKER) == marker]
 
 
 def _visible(process: Process) -> bool:
-    return not process.kernel and os.getuid() in (0, process.uid)
+    return os.getuid() in (0, process.uid)
 
 
 def _safe(name: str, what: str) -> str:

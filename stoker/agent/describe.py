@@ -1,0 +1,77 @@
+"""Processes and findings as the wire has them, without what looks like a secret."""
+
+from __future__ import annotations
+
+import pwd
+import re
+from typing import Any, Dict, List, Sequence
+
+from .procs import Process
+from .scope import Finding
+
+_SECRET_FLAG = re.compile(
+    r"--?(.*[-_])?(api-?keys?|key|token|secret|password|passwd|credentials?)", re.IGNORECASE
+)
+_SECRET_WORD = re.compile(r"\b(sk|hf|ghp|xox[a-z])[-_][A-Za-z0-9_-]{12,}|(?<=://)[^/@\s]+:[^/@\s]+(?=@)")
+_TITLE_CHARS = 300
+_CMDLINE_CHARS = 4000
+
+
+def process(finding: Finding) -> Dict[str, Any]:
+    """A finding as the contract's *process*."""
+    shown = {"gpus": list(finding.gpus), "ports": list(finding.ports), "gpu_mib": finding.gpu_mib}
+    shown["reason"] = finding.reason
+    if finding.process is None:
+        nobody = dict.fromkeys(("pid", "start", "ppid", "uid", "user", "state", "age_s"))
+        return {**nobody, "title": "", "cmdline": "", **shown}
+    return {**plain(finding.process), **shown}
+
+
+def plain(process: Process) -> Dict[str, Any]:
+    """What /proc alone says of a process."""
+    words = redacted(process.argv)
+    return {
+        "pid": process.pid,
+        "start": process.start,
+        "ppid": process.ppid,
+        "uid": process.uid,
+        "user": user(process.uid),
+        "state": process.state,
+        "age_s": round(process.age_s, 2),
+        "title": (" ".join(words) or process.title)[:_TITLE_CHARS],
+        "cmdline": " ".join(words)[:_CMDLINE_CHARS],
+    }
+
+
+def line(finding: Finding) -> str:
+    """A finding as one line of evidence."""
+    if finding.process is None:
+        return f"port {finding.ports[0]}: {finding.reason}"
+    one = plain(finding.process)
+    holds = [f"GPU {index}" for index in finding.gpus] + [f"port {port}" for port in finding.ports]
+    held = f" holds {', '.join(holds)}" if holds else ""
+    return f"process {one['pid']} of {one['user']} ({one['title'][:80]}){held}: {finding.reason}"
+
+
+def redacted(argv: Sequence[str]) -> List[str]:
+    """A command line with ``***`` in place of what looks like a key."""
+    words: List[str] = []
+    hide_next = False
+    for word in argv:
+        flag, equals, _ = word.partition("=")
+        if hide_next and not word.startswith("--"):
+            words.append("***")
+        elif equals and _SECRET_FLAG.fullmatch(flag):
+            words.append(flag + "=***")
+        else:
+            words.append(_SECRET_WORD.sub("***", word))
+        hide_next = bool(_SECRET_FLAG.fullmatch(word))
+    return words
+
+
+def user(uid: int) -> str:
+    """Name of a user, or its number where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,93 @@
+"""Which processes belong together: an engine's launcher with all below it, or what a dead one left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Tuple
+
+from .procs import Process, Snapshot
+from .recognise import Recogniser, is_helper
+
+# Programs that take in the children of the dead. (Anything may be PID 1 in a container, also a living owner.)
+_REAPERS = frozenset(
+    ("systemd", "init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "runsvdir", "runit")
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """One server's processes, as they look from outside.
+
+    Args:
+        engine: Name of the engine.
+        launcher: Its living launcher; None where only remains are left.
+        members: All of them, parents before children.
+    """
+
+    engine: str
+    launcher: Optional[Process]
+    members: Tuple[Process, ...]
+
+
+def find(snapshot: Snapshot, recogniser: Recogniser) -> List[Family]:
+    """Every family of engine processes on the machine, whoever owns it."""
+    groups: Dict[Tuple[str, int], Dict[int, Process]] = {}
+    for process in snapshot.living():
+        if recogniser.engine(process):
+            root = _root(snapshot, recogniser, process)
+            group = groups.setdefault(_key(snapshot, recogniser, root), {})
+            for member in (root, *snapshot.descendants(root.pid)):
+                group.setdefault(member.pid, member)
+    for process in snapshot.living():
+        if is_helper(process) and is_orphan(snapshot, process):
+            group = groups.get(_key(snapshot, recogniser, process), {})
+            if group and all(process.uid == member.uid for member in group.values()):
+                group.setdefault(process.pid, process)
+    return [_family(recogniser, list(group.values())) for group in groups.values()]
+
+
+def is_orphan(snapshot: Snapshot, process: Process) -> bool:
+    """Whether the process that started it is gone.
+
+    A child shares its parent's session unless it leads its own, so a parent of another session has taken it
+    in. Of a leader, only a known reaper as its parent tells; in doubt somebody owns it.
+    """
+    parent = snapshot.by_pid.get(process.ppid)
+    if parent is None or parent.gone or not snapshot.is_ours(parent):
+        return True
+    if process.sid != process.pid:
+        return parent.sid != process.sid
+    return parent.comm in _REAPERS
+
+
+def _root(snapshot: Snapshot, recogniser: Recogniser, process: Process) -> Process:
+    """The topmost engine process above it."""
+    for parent in snapshot.ancestors(process.pid):
+        if parent.gone or parent.uid != process.uid:
+            break
+        if not recogniser.engine(parent) and not is_helper(parent):
+            break
+        process = parent
+    return process
+
+
+def _key(snapshot: Snapshot, recogniser: Recogniser, root: Process) -> Tuple[str, int]:
+    """The same for roots that one launcher started.
+
+    Two servers started from one shell share its session, never a process group that one of them leads: so the
+    group of a dead leader tells, and the session only where its leader is a launcher.
+    """
+    if recogniser.launcher(root) or not is_orphan(snapshot, root):
+        return "pid", root.pid
+    for number in (root.pgid, root.sid):
+        leader = snapshot.by_pid.get(number)
+        if leader is not None and not leader.gone and recogniser.launcher(leader):
+            return "pid", leader.pid
+    group = snapshot.by_pid.get(root.pgid)
+    return ("pgid", root.pgid) if group is None or group.gone else ("pid", root.pid)
+
+
+def _family(recogniser: Recogniser, members: List[Process]) -> Family:
+    launcher = next((member for member in members if recogniser.launcher(member)), None)
+    engine = next(filter(None, (recogniser.engine(member) for member in members)))
+    return Family(engine, launcher, tuple(members))

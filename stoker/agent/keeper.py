@@ -1,0 +1,146 @@
+"""Who would bring a process back: a systemd unit, a container, a supervisor, a shell loop."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import AbstractSet, Optional, Sequence, Tuple
+
+from .descriptors import read_file
+from .procs import Process, Snapshot
+from .recognise import invocation, is_never, is_shell
+
+_SUPERVISORS = frozenset(
+    ("supervisord", "circusd", "runsv", "s6-supervise", "supervise", "monit", "pm2", "forever", "honcho")
+)
+# Units in which what people start by hand ends up; none of them brings it back.
+_HANDS = re.compile(
+    r"(sshd?(@.*)?|user@\d+|cron|crond|atd|docker|containerd|slurmd|getty@.*|serial-getty@.*|init)\.service"
+)
+_LOOPS = ("while", "until", "for", "select")
+_CONTAINER = re.compile(r"(docker|libpod|crio|cri-containerd)[-/]([0-9a-f]{12,64})")
+_SCRIPT_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Who would start the process anew once it has ended.
+
+    Args:
+        kind: ``systemd``, ``container``, ``supervisor`` or ``loop``.
+        name: The unit, the container, or the process with its pid.
+        stop: The command that stops it.
+    """
+
+    kind: str
+    name: str
+    stop: str
+
+    def __str__(self) -> str:
+        return f"{self.name} would bring it back; stop that first: {self.stop}"
+
+
+def find(snapshot: Snapshot, process: Process, mine: AbstractSet[int]) -> Optional[Keeper]:
+    """Who would bring this process back; None where nobody is known.
+
+    Args:
+        mine: Pids of the agent and its ancestors: what they keep is our own login.
+    """
+    return _container(process) or _unit(process) or _parent(snapshot, process, mine)
+
+
+def _container(process: Process) -> Optional[Keeper]:
+    there, here = _link(f"/proc/{process.pid}/ns/pid"), _link("/proc/self/ns/pid")
+    if not there or there == here:
+        return None
+    found = _CONTAINER.search(_cgroup(process.pid))
+    if not found:
+        return None  # a sandbox of its own, which no restart policy brings back
+    tool = {"docker": "docker", "libpod": "podman"}.get(found.group(1), "crictl")
+    name = found.group(2)[:12]
+    return Keeper("container", f"container {name}", f"{tool} stop {name}")
+
+
+def _unit(process: Process) -> Optional[Keeper]:
+    path = _cgroup(process.pid)
+    if path == _cgroup(os.getpid()):
+        return None
+    unit = next((part for part in reversed(path.split("/")) if part.endswith((".service", ".scope"))), "")
+    if not unit.endswith(".service") or _HANDS.fullmatch(unit):
+        return None
+    user = " --user" if "/user@" in path else ""
+    return Keeper("systemd", f"systemd unit {unit}", f"systemctl{user} stop {unit}")
+
+
+def _parent(snapshot: Snapshot, process: Process, mine: AbstractSet[int]) -> Optional[Keeper]:
+    child = process
+    for parent in snapshot.ancestors(process.pid):
+        if parent.pid in mine or parent.pid == 1:
+            return None
+        if {parent.comm, invocation(parent.argv).program} & _SUPERVISORS:
+            return Keeper("supervisor", f"{parent.comm} (process {parent.pid})", f"kill {parent.pid}")
+        if is_shell(parent):
+            if _loops_over(_script(parent), child):
+                return Keeper("loop", f"the shell loop of process {parent.pid}", f"kill {parent.pid}")
+        elif is_never(parent):
+            return None
+        child = parent
+    return None
+
+
+def _loops_over(script: str, child: Process) -> bool:
+    """Whether a loop of the script starts this child: by its name, or by a variable that hides it.
+
+    A script that starts a server may well loop over something else first.
+    """
+    called = invocation(child.argv)
+    names = {called.program, called.module, child.comm} - {""}
+    text = re.sub(r"(^|\s)#[^\n]*", "\n", script)
+    depth = 0
+    for command in re.split(r"[;&|\n()]+|\b(?:do|then|else)\b", text):
+        words = command.replace('"', "").replace("'", "").split()
+        if words and words[0] in _LOOPS:
+            depth += 1
+        elif words and words[0] == "done":
+            depth -= 1
+        if depth > 0 and _starts(words, names):
+            return True
+    return False
+
+
+def _starts(words: Sequence[str], names: AbstractSet[str]) -> bool:
+    hidden = bool(words) and (words[0].startswith("$") or words[0] == "eval")
+    return hidden or any(os.path.basename(word) in names for word in words)
+
+
+def _script(shell: Process) -> str:
+    """What a shell runs: the text after ``-c``, or its script; empty for an interactive one."""
+    words = shell.argv[1:]
+    while words and words[0].startswith(("-", "+")):
+        option = words.pop(0)
+        if not option.startswith("--") and "c" in option[1:]:
+            return words[0] if words else ""
+        if option.lstrip("-+") in ("o", "O", "rcfile", "init-file") and words:
+            words.pop(0)
+    if not words:
+        return ""
+    # By its own root and working folder: it may be in a chroot, and we are elsewhere.
+    path = os.path.join(_link(f"/proc/{shell.pid}/cwd"), words[0])
+    text = read_file(f"/proc/{shell.pid}/root{path}", _SCRIPT_BYTES) or read_file(path, _SCRIPT_BYTES)
+    return text.decode("utf-8", "replace")
+
+
+def _cgroup(pid: int) -> str:
+    """The path in the unified hierarchy, or in systemd's own of version 1."""
+    lines = read_file(f"/proc/{pid}/cgroup").decode("utf-8", "replace").splitlines()
+    by_controller = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in lines if line.count(":") >= 2}
+    paths: Tuple[str, ...] = (by_controller.get("name=systemd", ""), by_controller.get("", ""))
+    return max(paths, key=len)
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
