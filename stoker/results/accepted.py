@@ -71,6 +71,11 @@ class Accepted:
     created: float
     tok_s: tuple[float, ...]
 
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """tok/s of each valid run."""
+        return self.tok_s
+
 
 @dataclass(frozen=True)
 class Baseline:

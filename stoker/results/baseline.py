@@ -31,7 +31,11 @@ class Baselines:
         self.folder = folder
 
     def path(self, key: Key) -> Path:
-        """The file of a key: readable, and its own."""
+        """The file of a key: the one that holds it, whatever its name, else a readable one of its own."""
+        held = (path for path in self._paths() if (found := self._try(path)) is not None and found.key == key)
+        return next(held, None) or self._fresh_path(key)
+
+    def _fresh_path(self, key: Key) -> Path:
         model = key.model.rstrip("/").rpartition("/")[2]
         words = [key.host, model, key.engine, f"{key.bench}-{key.tokens}x{key.concurrency}"]
         name = "--".join(re.sub(r"[^A-Za-z0-9._]+", "-", word).strip("-.")[:60] or "x" for word in words)
@@ -61,15 +65,13 @@ class Baselines:
             ConfigError: The file that would serve is wrong.
         """
         key = Key.of(record)
-        path = self.path(key)
-        if path.is_file():
-            baseline = self._load(path)
+        found, problems = self._read()
+        for baseline in found:
             if baseline.key == key:
                 return baseline
-        found, _ = self._read()
-        for baseline in found:  # a renamed file serves too
-            if baseline.key == key:
-                return baseline
+        mine = self._shown(self._fresh_path(key))
+        if any(problem.file == mine for problem in problems):
+            raise ConfigError([problem for problem in problems if problem.file == mine])
         near = [baseline for baseline in found if baseline.key.host == key.host]
         if not near:
             return Missing(key)
@@ -107,8 +109,7 @@ class Baselines:
         return baseline
 
     def _write(self, baseline: Baseline) -> None:
-        path = next((p for p, b in self._files() if b is not None and b.key == baseline.key), None)
-        path = path or self.path(baseline.key)
+        path = self.path(baseline.key)
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -122,15 +123,11 @@ class Baselines:
         finally:
             draft.unlink(missing_ok=True)
 
-    def _files(self) -> list[tuple[Path, Baseline | None]]:
-        """Every file with what it holds; None where it is wrong."""
-        files: list[tuple[Path, Baseline | None]] = []
-        for path in self._paths():
-            try:
-                files.append((path, self._load(path)))
-            except ConfigError:
-                files.append((path, None))
-        return files
+    def _try(self, path: Path) -> Baseline | None:
+        try:
+            return self._load(path)
+        except ConfigError:
+            return None
 
     def _read(self) -> tuple[list[Baseline], list[Problem]]:
         found: dict[Key, tuple[Baseline, str]] = {}

@@ -1,26 +1,27 @@
-"""Two runs side by side: figures, the judged difference, and the verdict of a run against its baseline."""
+"""Two measurements side by side, and the verdict of a run against its baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from stoker.results.baseline import Baseline, Key, Missing
 from stoker.results.explain import Explanation, explain
-from stoker.results.record import Record
-from stoker.results.stats import INCONCLUSIVE, MAX_LOSS, NO_BASELINE, Verdict, judge
+from stoker.results.record import Metric, Record
+from stoker.results.stats import INCONCLUSIVE, MAX_LOSS, NO_BASELINE, Launches, Verdict, judge
 
 
 @dataclass(frozen=True)
 class Row:
-    """One metric of two runs.
+    """One metric on both sides.
 
     Args:
         name: The metric.
         unit: Its unit.
-        a: Of the first run; None where it has none.
-        b: Of the second.
-        change: b against a, relative; positive is a larger figure; None where one is missing.
+        a: Of what is compared with; None where it has none.
+        b: Of the run.
+        change: b against a, relative: positive is a larger figure; None where one is missing.
     """
 
     name: str
@@ -32,38 +33,45 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs side by side.
+    """Two measurements side by side.
 
     Args:
-        a: The first run's id: what it is compared with.
-        b: The second's.
-        rows: Metrics side by side.
-        verdict: Of b against a; None where they are not comparable or one has no valid run.
-        unlike: What keeps them from being compared; empty where nothing does.
+        metrics: Side by side.
+        verdict: Of b against a; ``no-baseline`` where they measured different things.
         explanation: What else differs between them.
     """
 
-    a: str
-    b: str
-    rows: tuple[Row, ...]
-    verdict: Verdict | None
-    unlike: tuple[str, ...]
+    metrics: tuple[Row, ...]
+    verdict: Verdict
     explanation: Explanation
 
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """For a table: metric with its unit, a, b, change."""
+        return [
+            (f"{row.name} ({row.unit})", _figure(row.a), _figure(row.b), _percent(row.change))
+            for row in self.metrics
+        ]
 
-def compare(a: Record, b: Record, *, max_loss: float = MAX_LOSS) -> Comparison:
-    """Put two runs side by side, b judged against a where they measured the same.
+    def to_json(self) -> dict[str, Any]:
+        """As JSON types."""
+        metrics = [vars(row) for row in self.metrics]
+        return {
+            "metrics": metrics,
+            "verdict": asdict(self.verdict),
+            "explanation": self.explanation.to_json(),
+        }
+
+
+def compare(a: Record | Baseline, b: Record, *, max_loss: float = MAX_LOSS) -> Comparison:
+    """Put two measurements side by side, b judged against a where they measured the same.
 
     Two hosts may be compared on purpose, so that the host alone does not forbid a verdict.
     """
-    unlike = Key.of(a).differs(Key.of(b))
-    forbidding = [text for text in unlike if not text.startswith("host:")]
-    verdict = None
-    if not forbidding and a.samples and b.samples:
-        verdict = _disturbed(
-            judge(a.samples, b.samples, max_loss=max_loss), (*a.contaminated, *b.contaminated)
-        )
-    return Comparison(a.run_id, b.run_id, tuple(_rows(a, b)), verdict, unlike, explain(b, a))
+    explanation = explain(b, a)
+    forbidding = [text for text in explanation.unlike if not text.startswith("host:")]
+    disturbed = (*(a.contaminated if isinstance(a, Record) else ()), *b.contaminated)
+    verdict = _judged(a.samples, b, forbidding, disturbed, max_loss)
+    return Comparison(tuple(_rows(_metrics(a), b.metrics)), verdict, explanation)
 
 
 def assess(record: Record, base: Baseline | Missing, *, max_loss: float = MAX_LOSS) -> Verdict:
@@ -74,30 +82,46 @@ def assess(record: Record, base: Baseline | Missing, *, max_loss: float = MAX_LO
         base: What ``Baselines.find`` found for it.
         max_loss: The loss that ``ok`` must rule out, 0..1.
     """
-    if not record.samples:
-        why = next((run.why for launch in record.launches for run in launch.runs if run.why), "no run at all")
-        return Verdict(INCONCLUSIVE, why=why, line=f"no valid run: {why}")
     if isinstance(base, Missing):
         return Verdict(NO_BASELINE, why=base.line, line=base.line)
-    if Key.of(record) != base.key:
-        apart = "; ".join(base.key.differs(Key.of(record)))
-        return Verdict(NO_BASELINE, why=apart, line=f"not comparable ({apart})")
-    return _disturbed(judge(base.samples, record.samples, max_loss=max_loss), record.contaminated)
+    unlike = base.key.differs(Key.of(record))
+    return _judged(base.samples, record, unlike, record.contaminated, max_loss)
 
 
-def _disturbed(verdict: Verdict, contaminated: tuple[str, ...]) -> Verdict:
-    """A disturbed measurement decides nothing: a neighbour's load looks like a regression."""
-    if not contaminated:
+def _judged(
+    base: Launches, record: Record, unlike: Sequence[str], disturbed: Sequence[str], max_loss: float
+) -> Verdict:
+    if unlike:
+        apart = "not comparable (" + "; ".join(unlike) + ")"
+        return Verdict(NO_BASELINE, why=apart, line=apart)
+    if not record.samples or not base:
+        found = [run.why for launch in record.launches for run in launch.runs if run.why]
+        why = "no valid run" + (f": {found[0]}" if found else "")
+        return Verdict(INCONCLUSIVE, why=why, line=why)
+    verdict = judge(base, record.samples, max_loss=max_loss)
+    if not disturbed:
         return verdict
-    why = f"contaminated: {contaminated[0]}"
+    # A disturbed measurement decides nothing: a neighbour's load looks like a regression.
+    why = f"contaminated: {disturbed[0]}"
     return replace(verdict, verdict=INCONCLUSIVE, need=None, why=why, line=f"{verdict.line}; {why}")
 
 
-def _rows(a: Record, b: Record) -> Iterator[Row]:
-    for name in dict.fromkeys((*a.metrics, *b.metrics)):
-        one, other = a.metrics.get(name), b.metrics.get(name)
-        unit = (one or other or next(iter(a.metrics.values()))).unit
-        change = (
-            other.value / one.value - 1 if one and other and one.value and one.unit == other.unit else None
-        )
+def _metrics(run: Record | Baseline) -> Mapping[str, Metric]:
+    return run.metrics if isinstance(run, Record) else {"decode_tok_s": Metric(run.tok_s, "tok/s")}
+
+
+def _rows(a: Mapping[str, Metric], b: Mapping[str, Metric]) -> Iterator[Row]:
+    for name in dict.fromkeys((*a, *b)):
+        one, other = a.get(name), b.get(name)
+        unit = one.unit if one else b[name].unit
+        both = one and other and one.value and one.unit == other.unit
+        change = other.value / one.value - 1 if both and one and other else None
         yield Row(name, unit, one.value if one else None, other.value if other else None, change)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _percent(change: float | None) -> str:
+    return "-" if change is None else f"{100 * change:+.1f} %"

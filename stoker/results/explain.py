@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from stoker.results import look_args, look_env, look_gpus, look_host
 from stoker.results.baseline import Baseline, Key
@@ -29,24 +30,36 @@ class Explanation:
     """What differs between two measurements.
 
     Args:
-        new: Label of the one to explain.
-        base: Label of the one it is compared with.
-        line: The gist, on one line.
-        unlike: What keeps the speeds themselves from being compared (``host: a, b``); empty where nothing does.
+        new: The one to explain.
+        base: The one it is compared with.
+        headline: The gist, on one line.
+        unlike: What keeps the speeds from being compared (``host: a, b``); empty where nothing does.
         causes: Ranked, the likeliest first; ``context`` among them tells how a cause came about.
         equal: What was checked and found equal.
         unknown: What could not be compared, and why.
         advice: What to do next, where the causes do not tell.
     """
 
-    new: str
-    base: str
-    line: str
+    new: Side
+    base: Side
+    headline: str
     unlike: tuple[str, ...]
     causes: tuple[Cause, ...]
     equal: tuple[str, ...]
     unknown: tuple[Unknown, ...]
     advice: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON types, the fingerprints left out."""
+        lists = {name: [vars(item) for item in getattr(self, name)] for name in ("causes", "unknown")}
+        texts = {name: list(getattr(self, name)) for name in ("unlike", "equal", "advice")}
+        return {
+            "run": self.new.label,
+            "against": self.base.label,
+            "headline": self.headline,
+            **lists,
+            **texts,
+        }
 
 
 def explain(new: Record, base: Record | Baseline) -> Explanation:
@@ -56,13 +69,13 @@ def explain(new: Record, base: Record | Baseline) -> Explanation:
         new: The one to explain.
         base: What it is compared with: another run, or an accepted baseline.
     """
-    mine, theirs = _side(new), _side(base)
+    mine, theirs = side_of(new), side_of(base)
     found = merged(look(mine, theirs) for look in _LOOKS)
     key = base.key if isinstance(base, Baseline) else Key.of(base)
     return Explanation(
-        new=mine.label,
-        base=theirs.label,
-        line=_line(found.causes),
+        new=mine,
+        base=theirs,
+        headline=_headline(found.causes),
         unlike=key.differs(Key.of(new)),
         causes=found.causes,
         equal=found.equal,
@@ -71,7 +84,8 @@ def explain(new: Record, base: Record | Baseline) -> Explanation:
     )
 
 
-def _side(run: Record | Baseline) -> Side:
+def side_of(run: Record | Baseline) -> Side:
+    """A run or a baseline as one side of a comparison."""
     if isinstance(run, Baseline):
         label = f"the baseline of {run.accepted_at[:10] or run.run_ids[-1]}"
         return Side(label, run.fingerprint, run.key.engine, run.profile, run.profile_hash, run.tok_s)
@@ -86,7 +100,7 @@ def _side(run: Record | Baseline) -> Side:
     )
 
 
-def _line(causes: tuple[Cause, ...]) -> str:
+def _headline(causes: tuple[Cause, ...]) -> str:
     """``6 tuning variables are gone; the host was restarted in between``."""
     likely = [cause for cause in causes if cause.confidence == LIKELY]
     gone = [
@@ -117,8 +131,8 @@ def _advice(new: Record, causes: tuple[Cause, ...], unknown: tuple[Unknown, ...]
     steps = [f"make it readable and measure again: {item.what} ({item.why})" for item in unknown[:3]]
     launches = len(new.samples)
     if launches < 3:
-        what = f"measure more launches: this is {count(launches, 'launch', 'launches')}, and a restart shifts the mean"
-        steps.append(what)
+        have = count(launches, "launch", "launches")
+        steps.append(f"measure more launches: this is {have}, and a restart shifts the mean")
     steps.append("measure the baseline's profile again: the old figure may be what is wrong")
     steps.append(f"see whether the host is fit: inv doctor --host {new.host}")
     return tuple(steps)
