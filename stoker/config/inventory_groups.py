@@ -61,7 +61,7 @@ def _children(definitions: Definitions) -> dict[str, tuple[str, ...]]:
 
 
 def _own_hosts(definitions: Definitions) -> dict[str, tuple[str, ...]]:
-    """Each group's own hosts; ``ungrouped`` has those, and only those, that are in no other group but ``all``."""
+    """Each group's own hosts; ``ungrouped`` has exactly those that are in no other group but ``all``."""
     groups = definitions.groups
     grouped = {
         host for name, group in groups.items() if name not in ("all", "ungrouped") for host in group.hosts

@@ -2,9 +2,9 @@
 
 A comma anywhere means that commas separate the terms, else colons do. All terms of all values together are
 one choice: unions first, then every ``&``, then every ``!``, whatever the written order; only ``&`` and ``!``
-imply ``all``. A term is a host's name, a group's, a glob, ``~regex`` (matched from the start), any of these but
-a regex with ``[0]``, ``[-1]``, ``[0:1]``, ``[1:]`` (indices, inclusive), a range of names where no group is
-called so, or ``@file`` with a term a line.
+imply ``all``. A term is a host's name, a group's, a glob, ``~regex`` (matched from the start), any of these
+but a regex with ``[0]``, ``[-1]``, ``[0:1]``, ``[1:]`` (indices, inclusive), a range of names where no group
+is called so, or ``@file`` with a term a line.
 
 Unlike in Ansible a term that names nothing is an error, as is a choice that leaves no host.
 """

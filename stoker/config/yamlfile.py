@@ -161,7 +161,7 @@ def in_yaml(value: object) -> str:
 
 
 def read_as(text: str | None, value: object) -> str:
-    """How a scalar came to its value, for messages: ``no was read as false``, ``0644 was read as 420 (octal)``.
+    """How a scalar came to its value: ``no was read as false``, ``0644 was read as 420 (octal)``.
 
     Args:
         text: As written; None where that is not known.

@@ -1,0 +1,98 @@
+"""group_vars/ and host_vars/: variables in files of their own beside the inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stoker.config import inventory_vars, yamlfile
+from stoker.config.inventory_model import Vars
+from stoker.config.inventory_read import listing, shown
+from stoker.config.inventory_vars import Holder
+from stoker.errors import ConfigError, Problem
+
+_ENDINGS = ("", ".yml", ".yaml", ".json")
+
+
+@dataclass
+class VarsFiles:
+    """The variable files of one kind beside one inventory.
+
+    Args:
+        folder: ``group_vars`` or ``host_vars``; need not exist.
+        root: Paths are shown relative to it.
+        holder: Whose variables they hold.
+        problems: Mistakes in files that were read.
+    """
+
+    folder: Path
+    root: Path
+    holder: Holder
+    problems: list[Problem]
+    _found: dict[str, list[Path]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # One listing in place of a look for each name and ending: there may be 10,000 hosts.
+        self._found = {}
+        try:
+            entries = listing(self.folder, shown(self.folder, self.root)) if self.folder.is_dir() else []
+        except ConfigError as error:
+            self.problems.extend(error.problems)
+            return
+        for ending in _ENDINGS:
+            for path in entries:
+                if path.name.endswith(ending) and len(path.name) > len(ending):
+                    self._found.setdefault(path.name.removesuffix(ending), []).append(path)
+
+    def of(self, name: str) -> Vars:
+        """The variables of a group or host: of the first that exists of NAME, NAME.yml, .yaml, .json."""
+        if name not in self._found:
+            return {}
+        first, *hidden = self._found[name]
+        for path in hidden:
+            what = f"is never read: {shown(first, self.root)} comes first"
+            self.problems.append(Problem(shown(path, self.root), 0, what, f"move it into a folder {name}/"))
+        variables: Vars = {}
+        try:
+            for path in self._files(first) if first.is_dir() else [first]:
+                variables.update(self._read(path))
+        except ConfigError as error:
+            self.problems.extend(error.problems)
+        return variables
+
+    def _files(self, folder: Path) -> Iterator[Path]:
+        """The files of a folder of variables in sorted order, as Ansible finds them."""
+        for path in listing(folder, shown(folder, self.root)):
+            if path.name.startswith(".") or path.name.endswith("~"):
+                continue
+            if path.is_dir():
+                if not path.suffix:
+                    yield from self._files(path)
+            elif path.suffix in _ENDINGS:
+                yield path
+
+    def _read(self, path: Path) -> Vars:
+        try:
+            document = yamlfile.load(path, shown=shown(path, self.root))
+        except ConfigError as error:
+            self.problems.extend(error.problems)
+            return {}
+        data = document.data
+        if data is None:
+            return {}
+        if not isinstance(data, dict):
+            self.problems.append(document.problem((), *_not_variables(data)))
+            return {}
+        self.problems.extend(inventory_vars.mistakes(document, (), self.holder))
+        return data
+
+
+def _not_variables(data: object) -> tuple[str, str]:
+    if isinstance(data, str) and data.startswith("$ANSIBLE_VAULT"):
+        return (
+            "the file is encrypted by Ansible Vault, which is not read",
+            "keep secrets apart, by !secret NAME",
+        )
+    kind = "a list" if isinstance(data, list) else "a single value"
+    return f"a mapping of variables is expected, here stands {kind}", "write NAME: VALUE"
