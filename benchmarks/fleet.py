@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.fleet [--rounds 5] [--hosts 10,50,100]
 
-Real OpenSSH servers on loopback, one host key each. Every contender runs as a whole process, start-up included,
-in turn (A B C A B C …), so that a machine that speeds up or slows down does so for all. Printed are medians of
+Real OpenSSH servers on loopback, one host key each. Every contender is a whole process, start-up included, run
+in turn (A B C A B C …), so that a machine that changes its speed does so for all. Printed are medians of
 wall seconds and of the client's CPU seconds, and the ratio rival ÷ Stoker.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, InputError, StokerError
@@ -10,6 +11,7 @@ from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
 
 if TYPE_CHECKING:
+    from stoker.fleet.project import Project
     from stoker.plan import LaunchPlan
     from stoker.results.baseline import Baseline
     from stoker.results.explain import Explanation
@@ -23,6 +25,8 @@ BENCH = (
 )
 MAX_LOSS = Flag("max_loss", "Loss that an ok must rule out, 0..1 (0.10).", "number")
 RUN = Flag("run", "Which run: its id, or a unique end of it.")
+A = Flag("a", "What is compared with: a run's id, or a unique end of it.")
+B = Flag("b", "What is judged: a run's id, or a unique end of it.")
 _SHOWN_CAUSES = 3
 
 
@@ -82,6 +86,37 @@ def explain(job: Job) -> Outcome:
     record = _latest(job, job.args["run"])
     base = job.project.store.load(job.args["against"]) if job.args["against"] else _baseline(job, record)
     return _explained(record, base)
+
+
+def compare(job: Job) -> Outcome:
+    """Two runs side by side, B judged against A."""
+    return compare_runs(job.project, job.args["a"], job.args["b"])
+
+
+def compare_runs(project: Project, a: str, b: str) -> Outcome:
+    """Two runs side by side; the data has ``rows``, ``verdict``, ``unlike`` and ``explanation``.
+
+    Args:
+        project: Whose results.
+        a: What is compared with: a run's id, or a unique end of it.
+        b: What is judged.
+
+    Raises:
+        InputError: An unknown run, or one of them is not named.
+    """
+    from stoker.results.compare import compare as side_by_side
+
+    if not a or not b:
+        raise InputError("two runs must be named", next_step="inv compare A B (inv results lists them)")
+    found = side_by_side(project.store.load(a), project.store.load(b), max_loss=project.settings.max_loss)
+    verdict = found.verdict
+    lines = [(f"not the same was measured: {text}", "yellow") for text in found.unlike]
+    lines += _cause_lines(found.explanation)
+    name = verdict.verdict if verdict else None
+    code = EXIT_REGRESSED if name == "regressed" else EXIT_DONE
+    data = {**asdict(found), "verdict": name, "line": verdict.line if verdict else ""}
+    summary = f"{name} ({verdict.line})" if verdict else "not comparable"
+    return Outcome(summary, data, exit_code=code, lines=tuple(lines))
 
 
 def baseline(job: Job) -> Outcome:
@@ -188,14 +223,12 @@ def _plan_of(job: Job, launch: dict[str, Any]) -> LaunchPlan | None:
 def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:
     """Judge, save, pull, and say it; a regression comes with its first causes."""
     from stoker.results.baseline import Missing
-    from stoker.results.stats import judge
+    from stoker.results.compare import assess
 
     base = job.project.baselines.find(record)
-    samples = () if isinstance(base, Missing) else base.samples
     loss = job.args["max_loss"] or job.project.settings.max_loss
-    record = record.judged(judge(samples, record.samples, max_loss=loss))
-    verdict = record.verdict
-    assert verdict is not None  # noqa: S101 - judged() has just set it
+    verdict = assess(record, base, max_loss=loss)
+    record = record.judged(verdict)
     job.project.store.save(record)  # before the pull: a lost link must not cost the measurement
     _pull(job, record, results)
     explained = None
@@ -205,8 +238,10 @@ def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:
     if explained:
         data["causes"] = explained.data["causes"]
     lines = [(f"contaminated: {text}", "yellow") for text in record.contaminated]
-    lines += [(line, "dim") for line in _missing_lines(base)] if isinstance(base, Missing) else []
-    lines += explained.lines[:_SHOWN_CAUSES] if explained else []
+    if explained:
+        lines += explained.lines[:_SHOWN_CAUSES]
+        more = len(explained.lines) - _SHOWN_CAUSES
+        lines += [(f"and {more} more: inv explain --host {job.host.name}", "dim")] if more > 0 else []
     regressed = verdict.verdict == "regressed"
     code = EXIT_REGRESSED if regressed else EXIT_DONE
     return Outcome(_headline(record), data, exit_code=code, lines=tuple(lines))
@@ -276,17 +311,9 @@ def _baseline(job: Job, record: Record) -> Baseline:
 
     base = job.project.baselines.find(record)
     if isinstance(base, Missing):
-        lines = _missing_lines(base)
         hint = f"inv baseline --host {record.host} accepts a run, or compare with one: --against RUN"
-        raise InputError("there is no baseline of it", where=record.run_id, evidence=lines, next_step=hint)
+        raise InputError(base.line, where=record.run_id, next_step=hint)
     return base
-
-
-def _missing_lines(missing: Any) -> list[str]:
-    """Why no baseline serves."""
-    if missing.nearest is None:
-        return []
-    return ["the nearest baseline differs: " + "; ".join(missing.differs)]
 
 
 def _explained(record: Record, base: Record | Baseline) -> Outcome:
@@ -294,21 +321,19 @@ def _explained(record: Record, base: Record | Baseline) -> Outcome:
     from stoker.results.explain import explain as find_causes
 
     found = find_causes(record, base)
-    data = {
-        "run_id": record.run_id,
-        "against": found.base.label,
-        "causes": [vars(cause) for cause in found.causes],
-        "equal": list(found.equal),
-        "unknown": [vars(item) for item in found.unknown],
-    }
-    return Outcome(found.headline, data, lines=tuple(_cause_lines(found)))
+    data = {"run_id": record.run_id, **asdict(found)}
+    lines = [(f"not the same was measured: {text}", "yellow") for text in found.unlike]
+    lines += _cause_lines(found)
+    lines += [(f"next: {text}", "cyan") for text in found.advice]
+    return Outcome(f"{found.line} ({found.new} against {found.base})", data, lines=tuple(lines))
 
 
 def _cause_lines(found: Explanation) -> list[tuple[str, str]]:
     """Each cause on a line, the likely ones loud."""
     style = {"likely": "bold", "context": "cyan", "possible": "", "unlikely": "dim"}
+    width = max((len(cause.title) for cause in found.causes), default=0)
     return [
-        (f"{cause.confidence:<8} {cause.title}: {cause.detail}", style[cause.confidence])
+        (f"{cause.confidence:<8} {cause.title:<{width}}  {cause.detail}", style[cause.confidence])
         for cause in found.causes
     ]
 
@@ -372,6 +397,7 @@ VERBS = (
     ),
     Verb("fetch", (Flag("path", "A folder on the host, in place of Stoker's runs."),), fetch),
     Verb("explain", (RUN, Flag("against", "Another run, in place of the baseline.")), explain),
+    Verb("compare", (A, B), compare),
     Verb(
         "baseline",
         (

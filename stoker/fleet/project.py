@@ -22,6 +22,7 @@ from stoker.errors import InputError
 from stoker.plan import LaunchPlan, build
 
 if TYPE_CHECKING:
+    from stoker.results.baseline import Baselines
     from stoker.results.store import Store
 
 
@@ -64,6 +65,13 @@ class Project:
         from stoker.results.store import Store
 
         return Store(self.settings.path("results"))
+
+    @cached_property
+    def baselines(self) -> Baselines:
+        """The accepted results."""
+        from stoker.results.baseline import Baselines
+
+        return Baselines(self.settings.path("baselines"))
 
     @cached_property
     def secrets(self) -> Secrets:

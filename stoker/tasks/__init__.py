@@ -60,7 +60,7 @@ def _check_settings_file(root: Path) -> None:
     from invoke.vendor import yaml  # the parser that Invoke itself is about to use; ours is not loaded yet
 
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))  # type: ignore[no-untyped-call]  # vendored
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f"invoke.yaml:{mark.line + 1}" if mark else "invoke.yaml"

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 Body = Callable[["Run"], int]
 
+
+class Command(Task[Any]):
+    """An Invoke task that knows its flags."""
+
+    flags: tuple[Flag, ...] = ()
+
+
 HOST = Flag("host", "Hosts: Ansible patterns, or an ad-hoc list with a trailing comma.", "list")
 INVENTORY = Flag("inventory", "Inventory file or folder.")
 FORKS = Flag("forks", "Hosts worked on at once.", "whole", least=1)
@@ -35,7 +42,7 @@ READING = (HOST, INVENTORY, FORKS, JSON)
 CHANGING = (*READING, CHECK, DIFF, SERIAL)
 
 
-def command(*flags: Flag, positional: Sequence[str] = (), name: str = "") -> Callable[[Body], Task[Any]]:
+def command(*flags: Flag, positional: Sequence[str] = (), name: str = "") -> Callable[[Body], Command]:
     """Make a command of a function.
 
     Args:
@@ -48,7 +55,7 @@ def command(*flags: Flag, positional: Sequence[str] = (), name: str = "") -> Cal
         raises is shown, never as a traceback unless it is a fault of ours.
     """
 
-    def decorate(body: Body) -> Task[Any]:
+    def decorate(body: Body) -> Command:
         spelled = name or body.__name__.strip("_").replace("_", "-")
 
         def entry(c: Context, **given: Any) -> None:
@@ -59,7 +66,7 @@ def command(*flags: Flag, positional: Sequence[str] = (), name: str = "") -> Cal
         entry.__name__ = body.__name__
         entry.__doc__ = body.__doc__
         entry.__signature__ = _signature(flags, positional)  # type: ignore[attr-defined]  # Invoke reads it
-        return Task(
+        task = Command(
             entry,
             name=spelled,
             positional=list(positional),
@@ -67,6 +74,8 @@ def command(*flags: Flag, positional: Sequence[str] = (), name: str = "") -> Cal
             help={flag.name.replace("_", "-"): flag.help for flag in flags},
             auto_shortflags=False,
         )
+        task.flags = tuple(flags)
+        return task
 
     return decorate
 

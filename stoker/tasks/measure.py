@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from stoker.errors import EXIT_DONE, EXIT_REGRESSED, InputError
+from stoker.errors import EXIT_DONE, InputError
 from stoker.fleet import measure
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING, command
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from stoker.tasks.run import Run
 
 VERBS: dict[str, Verb] = {verb.name: verb for verb in measure.VERBS}
-A = Flag("a", "A run's id, or 'baseline' for the baseline of the other one.")
-B = Flag("b", "A run's id.")
 
 
 @command(*READING, *VERBS["bench"].flags)
@@ -87,9 +86,7 @@ def results(run: Run) -> int:
     found = store.list(
         host=run.args["host"] or "", profile=run.args["profile"] or "", last=run.args["last"] or 20
     )
-    run.document["results"] = [
-        vars(summary) if hasattr(summary, "__dict__") else str(summary) for summary in found
-    ]
+    run.document["results"] = [asdict(summary) for summary in found]
     run.screen.table(
         ("run", "when", "host", "profile", "tok/s>", "verdict"),
         [
@@ -141,22 +138,19 @@ def show(run: Run) -> int:
     return EXIT_DONE
 
 
-@command(A, B, JSON, positional=("a", "b"))
+@command(measure.A, measure.B, JSON, positional=("a", "b"))
 def compare(run: Run) -> int:
-    """Two runs side by side, judged: B against A (A may be 'baseline')."""
-    from stoker.results.compare import compare as side_by_side
-
-    store = run.project.store
-    new = store.load(run.args["b"])
-    if run.args["a"] == "baseline":
-        base: Any = measure.baseline_of(run.project, new)
-    else:
-        base = store.load(run.args["a"])
-    found = side_by_side(base, new, max_loss=run.settings.max_loss)
-    run.document["comparison"] = found.to_json()
-    run.screen.table(("", "A>", "B>", "change>"), found.rows())
-    run.screen.say(_verdict(found.verdict.verdict), f"  {found.verdict.line}")
-    return EXIT_REGRESSED if found.verdict.verdict == "regressed" else EXIT_DONE
+    """Two runs side by side, B judged against A, with what else differs between them."""
+    outcome = measure.compare_runs(run.project, run.args["a"], run.args["b"])
+    run.document["comparison"] = outcome.data
+    rows = [
+        (r["name"], _figure(r, "a"), _figure(r, "b"), _percent(r["change"])) for r in outcome.data["rows"]
+    ]
+    run.screen.table(("", "A>", "B>", "change>"), rows)
+    for text, style in outcome.lines:
+        run.screen.say((text, style))
+    run.screen.say(_verdict(outcome.data["verdict"]), f"  {outcome.data['line']}")
+    return outcome.exit_code
 
 
 def _newest(run: Run) -> Record:
@@ -193,7 +187,7 @@ def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
             _speed(row["tok_s"]) + (" sim" if row["simulated"] else ""),
             _ms(row["metrics"].get("ttft_s", {}).get("value")),
             _verdict(row["verdict"]),
-            "-" if row["change"] is None else f"{100 * row['change']:+.1f} %",
+            _percent(row["change"]),
             row["line"].split(";")[0],
         )
         for row in found
@@ -208,6 +202,14 @@ def _verdict(name: str | None) -> tuple[str, str]:
 
 def _speed(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
+
+
+def _figure(row: dict[str, Any], side: str) -> str:
+    return "-" if row[side] is None else f"{row[side]:.4g} {row['unit']}"
+
+
+def _percent(change: float | None) -> str:
+    return "-" if change is None else f"{100 * change:+.1f} %"
 
 
 def _ms(value: float | None) -> str:

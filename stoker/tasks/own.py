@@ -48,6 +48,17 @@ def test(run: Run) -> int:
     return EXIT_FAULT if _call(run, *argv) else EXIT_DONE
 
 
+@command()
+def docs(run: Run) -> int:
+    """Write docs/commands.md out of the commands themselves; a test holds it current."""
+    from stoker.tasks import reference
+
+    path = run.settings.root / "docs" / "commands.md"
+    path.write_text(reference.commands(), encoding="utf-8")
+    run.screen.say(("wrote ", "green"), run.project.shown(path))
+    return EXIT_DONE
+
+
 def _call(run: Run, *argv: str) -> int:
     """A tool of this interpreter's environment, in the repository."""
     tool = Path(sys.executable).with_name(argv[0])
@@ -56,4 +67,4 @@ def _call(run: Run, *argv: str) -> int:
     return subprocess.run([str(tool), *argv[1:]], cwd=run.settings.root, env=environ, check=False).returncode
 
 
-COMMANDS = (check, test)
+COMMANDS = (check, test, docs)

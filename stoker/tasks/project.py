@@ -61,13 +61,14 @@ def profiles(run: Run) -> int:
     """The tuning profiles, with what each resolves to on the hosts that should run it."""
     names = run.args["profile"] or run.project.library.names()
     known = run.hosts()
-    rows, failed = [], []
+    rows: list[tuple[Any, ...]] = []
+    failed: list[StokerError] = []
     for name in names:
         host = next((h for h in known if name in _desired(h)), known[0])
         try:
             plan = run.project.plan(name, host)
-        except StokerError as error:
-            failed.append(error)
+        except StokerError as raised:
+            failed.append(raised)
             continue
         run.document.setdefault("profiles", {})[name] = {
             "host": host.name,
