@@ -1,0 +1,71 @@
+"""Every verb of Stoker by name, and what a playbook knows of each before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+
+from stoker.config.playbooktree import Argument, Module
+from stoker.fleet import basics, life, measure
+from stoker.fleet.flags import Flag
+from stoker.fleet.job import Verb
+
+VERBS: Mapping[str, Verb] = MappingProxyType(
+    {verb.name: verb for verb in (*life.VERBS, *measure.VERBS, *basics.VERBS)}
+)
+
+# Under --check these would load the server, wait for what was not started, write results or do who knows what.
+# The other verbs read only, or say themselves what they would do.
+SKIPPED_IN_CHECK = frozenset(("bench", "fetch", "wait", "command", "shell"))
+
+ONCE = frozenset(("pause",))
+"""Modules that run once for all hosts of a play."""
+
+NO_COMMAND = frozenset(verb.name for verb in basics.VERBS)
+"""Modules that no ``inv`` command is equal to by name."""
+
+_FREE = {"command": "cmd", "shell": "cmd", "debug": "msg"}
+_NEEDS = {"command": (("cmd", "argv"),), "shell": (("cmd",),), "assert": (("that",),)}
+_LATER = {
+    "command": (
+        "creates",
+        "executable",
+        "expand_argument_vars",
+        "removes",
+        "stdin_add_newline",
+        "strip_empty_ends",
+    ),
+    "shell": ("creates", "executable", "removes", "stdin_add_newline", "strip_empty_ends"),
+    "assert": ("quiet",),
+    "debug": ("verbosity",),
+    "set_fact": ("cacheable",),
+    "pause": ("echo", "prompt"),
+    "kill": ("yes",),  # a book is reviewed: nobody is asked
+    "logs": ("follow",),  # it would never end
+}
+
+
+@cache
+def modules() -> Mapping[str, Module]:
+    """What a playbook's tasks may do: every verb as a module."""
+    return MappingProxyType({name: _module(verb) for name, verb in VERBS.items()})
+
+
+def _module(verb: Verb) -> Module:
+    later = _LATER.get(verb.name, ())
+    return Module(
+        arguments={flag.name: _argument(flag) for flag in verb.flags if flag.name not in later},
+        free=_FREE.get(verb.name, ""),
+        needs=_NEEDS.get(verb.name, ()),
+        later=later,
+        any_name=verb.name == "set_fact",
+    )
+
+
+def _argument(flag: Flag) -> Argument:
+    """A flag as a playbook's argument."""
+    if isinstance(flag, basics.Argument):
+        exact, expressions = flag.holds == "words", flag.holds == "expressions"
+        return Argument(flag.parse, exact=exact, expressions=expressions)
+    return Argument(flag.parse, exact=flag.kind in ("text", "list"))
