@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, InputError, StokerError
@@ -25,7 +24,7 @@ BENCH = (
 )
 MAX_LOSS = Flag("max_loss", "Loss that an ok must rule out, 0..1 (0.10).", "number")
 RUN = Flag("run", "Which run: its id, or a unique end of it.")
-A = Flag("a", "What is compared with: a run's id, or a unique end of it.")
+A = Flag("a", "What is compared with: a run's id, or baseline for the other one's baseline.")
 B = Flag("b", "What is judged: a run's id, or a unique end of it.")
 _SHOWN_CAUSES = 3
 
@@ -84,7 +83,8 @@ def fetch(job: Job) -> Outcome:
 def explain(job: Job) -> Outcome:
     """Why the host's latest run (or --run) differs from its baseline (or --against)."""
     record = _latest(job, job.args["run"])
-    base = job.project.store.load(job.args["against"]) if job.args["against"] else _baseline(job, record)
+    against = job.args["against"]
+    base = job.project.store.load(against) if against else baseline_of(job.project, record)
     return _explained(record, base)
 
 
@@ -94,11 +94,11 @@ def compare(job: Job) -> Outcome:
 
 
 def compare_runs(project: Project, a: str, b: str) -> Outcome:
-    """Two runs side by side; the data has ``rows``, ``verdict``, ``unlike`` and ``explanation``.
+    """Two runs side by side; the data has ``metrics``, ``verdict``, ``line`` and ``explanation``.
 
     Args:
         project: Whose results.
-        a: What is compared with: a run's id, or a unique end of it.
+        a: What is compared with: a run's id, a unique end of it, or ``baseline`` for b's baseline.
         b: What is judged.
 
     Raises:
@@ -108,15 +108,14 @@ def compare_runs(project: Project, a: str, b: str) -> Outcome:
 
     if not a or not b:
         raise InputError("two runs must be named", next_step="inv compare A B (inv results lists them)")
-    found = side_by_side(project.store.load(a), project.store.load(b), max_loss=project.settings.max_loss)
+    new = project.store.load(b)
+    base = baseline_of(project, new) if a == "baseline" else project.store.load(a)
+    found = side_by_side(base, new, max_loss=project.settings.max_loss)
     verdict = found.verdict
-    lines = [(f"not the same was measured: {text}", "yellow") for text in found.unlike]
-    lines += _cause_lines(found.explanation)
-    name = verdict.verdict if verdict else None
-    code = EXIT_REGRESSED if name == "regressed" else EXIT_DONE
-    data = {**asdict(found), "verdict": name, "line": verdict.line if verdict else ""}
-    summary = f"{name} ({verdict.line})" if verdict else "not comparable"
-    return Outcome(summary, data, exit_code=code, lines=tuple(lines))
+    code = EXIT_REGRESSED if verdict.verdict == "regressed" else EXIT_DONE
+    data = {**found.to_json(), "verdict": verdict.verdict, "line": verdict.line, "rows": found.rows()}
+    lines = tuple(_difference_lines(found.explanation))
+    return Outcome(f"{verdict.verdict} ({verdict.line})", data, exit_code=code, lines=lines)
 
 
 def baseline(job: Job) -> Outcome:
@@ -301,7 +300,7 @@ def _latest(job: Job, run: str | None) -> Record:
     return store.load(newest[0].run_id)
 
 
-def _baseline(job: Job, record: Record) -> Baseline:
+def baseline_of(project: Project, record: Record) -> Baseline:
     """The baseline of a record.
 
     Raises:
@@ -309,7 +308,7 @@ def _baseline(job: Job, record: Record) -> Baseline:
     """
     from stoker.results.baseline import Missing
 
-    base = job.project.baselines.find(record)
+    base = project.baselines.find(record)
     if isinstance(base, Missing):
         hint = f"inv baseline --host {record.host} accepts a run, or compare with one: --against RUN"
         raise InputError(base.line, where=record.run_id, next_step=hint)
@@ -321,11 +320,15 @@ def _explained(record: Record, base: Record | Baseline) -> Outcome:
     from stoker.results.explain import explain as find_causes
 
     found = find_causes(record, base)
-    data = {"run_id": record.run_id, **asdict(found)}
-    lines = [(f"not the same was measured: {text}", "yellow") for text in found.unlike]
-    lines += _cause_lines(found)
-    lines += [(f"next: {text}", "cyan") for text in found.advice]
-    return Outcome(f"{found.line} ({found.new} against {found.base})", data, lines=tuple(lines))
+    data = {"run_id": record.run_id, **found.to_json()}
+    lines = [*_difference_lines(found), *((f"next: {text}", "cyan") for text in found.advice)]
+    return Outcome(f"{found.headline} (against {found.base.label})", data, lines=tuple(lines))
+
+
+def _difference_lines(found: Explanation) -> list[tuple[str, str]]:
+    """What keeps two measurements from being compared, then each cause."""
+    unlike = [(f"not the same was measured: {text}", "yellow") for text in found.unlike]
+    return unlike + _cause_lines(found)
 
 
 def _cause_lines(found: Explanation) -> list[tuple[str, str]]:

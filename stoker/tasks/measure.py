@@ -143,10 +143,7 @@ def compare(run: Run) -> int:
     """Two runs side by side, B judged against A, with what else differs between them."""
     outcome = measure.compare_runs(run.project, run.args["a"], run.args["b"])
     run.document["comparison"] = outcome.data
-    rows = [
-        (r["name"], _figure(r, "a"), _figure(r, "b"), _percent(r["change"])) for r in outcome.data["rows"]
-    ]
-    run.screen.table(("", "A>", "B>", "change>"), rows)
+    run.screen.table(("", "A>", "B>", "change>"), outcome.data["rows"])
     for text, style in outcome.lines:
         run.screen.say((text, style))
     run.screen.say(_verdict(outcome.data["verdict"]), f"  {outcome.data['line']}")
@@ -202,10 +199,6 @@ def _verdict(name: str | None) -> tuple[str, str]:
 
 def _speed(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
-
-
-def _figure(row: dict[str, Any], side: str) -> str:
-    return "-" if row[side] is None else f"{row[side]:.4g} {row['unit']}"
 
 
 def _percent(change: float | None) -> str:

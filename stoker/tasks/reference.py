@@ -14,9 +14,9 @@ _HEAD = """\
 
 Made from the code by `inv dev.docs`. `inv NAME` in a project and `stoker NAME` are the same program.
 
-Exit codes: 0 done; 1 a fault in Stoker itself (and Invoke's own usage errors); 2 the input is wrong and nothing
-was touched; 3 a host failed; 4 a host was unreachable and none failed; 5 a regression was found; 130 interrupted
-once a command had begun. Several at once: 3 before 4 before 5.
+Exit codes: 0 done; 1 a fault in Stoker itself (and Invoke's own usage errors); 2 the input is wrong and
+nothing was touched; 3 a host failed; 4 a host was unreachable and none failed; 5 a regression was found; 130
+interrupted once a command had begun. Several at once: 3 before 4 before 5.
 """
 
 
