@@ -17,8 +17,23 @@ Proof = Dict[str, Any]
 _LAUNCHER_SETS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 # Programs that stay the parent of what they run; others (numactl, taskset, env) become it.
 _WRAPPERS = frozenset(
-    ("setsid", "sudo", "doas", "time", "timeout", "tini", "dumb-init", "catatonit", "strace", "perf", "nsys")
-    + ("script", "uv", "conda", "poetry")
+    [
+        "setsid",
+        "sudo",
+        "doas",
+        "time",
+        "timeout",
+        "tini",
+        "dumb-init",
+        "catatonit",
+        "strace",
+        "perf",
+        "nsys",
+        "script",
+        "uv",
+        "conda",
+        "poetry",
+    ]
 )
 _TRACKERS = ("from multiprocessing.resource_tracker", "from multiprocessing.semaphore_tracker")
 

@@ -1,0 +1,239 @@
+"""What a server answers when asked whether it serves: health, its models, a completion with tokens in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+
+from . import http
+from .context import AgentError
+from .http import HttpError, Poll
+
+MODELS_PATH = "/v1/models"
+CHAT_PATH = "/v1/chat/completions"
+PROMPT = "Count to ten: one, two, three,"
+TOKENS = 8
+ENOUGH_TOKENS = 2
+_ANSWER_S = 30.0
+
+
+class NotYetError(Exception):
+    """The server does not pass this gate now; the message says why."""
+
+
+class Server(NamedTuple):
+    """Where a server is, and how to ask it.
+
+    Args:
+        address: As it is bound.
+        engine: ``Engine.to_wire()``.
+        headers: With the API key, where there is one.
+    """
+
+    address: str
+    port: int
+    engine: Mapping[str, Any]
+    headers: Dict[str, str]
+
+
+class Completion(NamedTuple):
+    """A completion that arrived.
+
+    Args:
+        tokens: By the server's own count, else the chunks with content.
+        seconds: From the request to the last token.
+        model: As the answer names it; empty where it does not.
+    """
+
+    tokens: int
+    seconds: float
+    model: str
+
+
+def server_of(plan: Mapping[str, Any]) -> Server:
+    """The server of a plan."""
+    name = plan["engine"]["api_key_env"]
+    key = plan["secrets"].get(name) or plan["env"].get(name) if name else None
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return Server(plan["bind"], int(plan["port"]), plan["engine"], headers)
+
+
+def check_health(server: Server, poll: Poll) -> None:
+    """Health answers 200.
+
+    Raises:
+        NotYetError: It does not.
+        AgentError: ``unauthorised``.
+    """
+    path = server.engine["health_path"]
+    if path:
+        _get(server, path, poll)
+
+
+def find_model(server: Server, served: Iterable[str], poll: Poll) -> str:
+    """The model's id, as the server lists it.
+
+    Args:
+        served: The ids that the plan allows.
+
+    Raises:
+        NotYetError: It lists none yet.
+        AgentError: ``wrong-model``: it serves others; ``unauthorised``.
+    """
+    answer = _json(_get(server, MODELS_PATH, poll))
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    ids = [str(row["id"]) for row in rows or () if isinstance(row, dict) and row.get("id")]
+    if not ids:
+        raise NotYetError(f"GET {MODELS_PATH} lists no model")
+    served = list(served)
+    for name in ids:
+        if any(same_model(name, wanted) for wanted in served):
+            return name
+    raise wrong_model(ids, served)
+
+
+def complete(server: Server, model: str, timeout_s: float, poll: Poll) -> Completion:
+    """Ask for a few tokens and wait for them.
+
+    Args:
+        timeout_s: For the whole answer; the first one may have to load the model.
+
+    Raises:
+        NotYetError: No answer, an error, or fewer than two tokens.
+        AgentError: ``unauthorised``.
+    """
+    reason = ""
+    refused = ""
+    for path, body in _requests(server, model):
+        if path == refused:
+            continue
+        try:
+            return _completion(server, path, body, timeout_s, poll)
+        except HttpError as error:
+            _check_key(error.status, server)
+            reason = f"POST {path}: {error}{_said(error.body)}"
+            if error.status not in (400, 404, 405, 422, 501):
+                break
+            if error.status not in (400, 422):
+                refused = path  # there is no such endpoint: another body does not help
+    raise NotYetError(reason)
+
+
+def same_model(have: str, want: str) -> bool:
+    """Whether two names mean one model: equal, the last part of the other's path, or with a revision."""
+    have = have.partition("@")[0]
+    if os.path.normpath(have) == os.path.normpath(want):
+        return True
+    bare = "/" not in have or "/" not in want
+    return bare and os.path.basename(have.rstrip("/")) == os.path.basename(want.rstrip("/"))
+
+
+def wrong_model(have: Iterable[str], want: Iterable[str]) -> AgentError:
+    """The server serves another model than the plan's."""
+    found, wanted = list(have), list(want)
+    return AgentError(
+        "wrong-model",
+        f"the server serves {', '.join(found[:5])}, the profile wants {' or '.join(wanted)}",
+        next_step="correct the profile's model or its served name, or restart the server",
+        detail={"have": found, "want": wanted},
+    )
+
+
+def _requests(server: Server, model: str) -> List[Tuple[str, Dict[str, Any]]]:
+    """Forms of the same question: as the engine takes it, then without extras, then to the chat endpoint."""
+    engine = server.engine
+    plain: Dict[str, Any] = {"model": model, "max_tokens": TOKENS, "temperature": 0, "stream": True}
+    rich = {**plain, **engine["completion_extra"]}
+    if engine["stream_usage"]:
+        rich["stream_options"] = {"include_usage": True}
+    forms = [rich] if rich == plain else [rich, plain]
+    found: List[Tuple[str, Dict[str, Any]]] = []
+    for path in dict.fromkeys((engine["completion_path"], CHAT_PATH)):
+        chat = path.endswith("/chat/completions")
+        ask = {"messages": [{"role": "user", "content": PROMPT}]} if chat else {"prompt": PROMPT}
+        found += [(path, {**form, **ask}) for form in forms]
+    return found
+
+
+def _completion(server: Server, path: str, body: Dict[str, Any], timeout_s: float, poll: Poll) -> Completion:
+    began = last = time.perf_counter()
+    chunks, usage, model = 0, 0, ""
+    with http.stream_json(
+        server.address, server.port, path, body, timeout_s, server.headers, poll=poll
+    ) as stream:
+        for data, arrived in stream:
+            chunk = _chunk(data)
+            if "error" in chunk:
+                raise NotYetError(f"POST {path}: {_message(chunk['error'])}")
+            model = str(chunk.get("model") or model)
+            usage = max(usage, _usage(chunk))
+            if has_content(chunk):
+                chunks, last = chunks + 1, arrived
+    tokens = usage or chunks
+    if tokens < ENOUGH_TOKENS:
+        raise NotYetError(f"POST {path}: {tokens} tokens came, {ENOUGH_TOKENS} are needed")
+    return Completion(tokens, round(last - began, 4), model)
+
+
+def has_content(chunk: Mapping[str, Any]) -> bool:
+    """Whether a streamed chunk carries text: of an answer, or of a model's reasoning."""
+    for choice in chunk.get("choices") or ():
+        delta = choice.get("delta") or {}
+        if choice.get("text") or any(
+            delta.get(name) for name in ("content", "reasoning_content", "reasoning")
+        ):
+            return True
+    return False
+
+
+def _usage(chunk: Mapping[str, Any]) -> int:
+    count = (chunk.get("usage") or {}).get("completion_tokens")
+    return count if isinstance(count, int) else 0
+
+
+def _chunk(data: str) -> Dict[str, Any]:
+    """One event's JSON; an empty one for the end mark and for what is no object."""
+    try:
+        chunk = json.loads(data)
+    except ValueError:
+        return {}
+    return chunk if isinstance(chunk, dict) else {}
+
+
+def _get(server: Server, path: str, poll: Poll) -> http.Response:
+    try:
+        answer = http.get(server.address, server.port, path, _ANSWER_S, server.headers, poll=poll)
+    except HttpError as error:
+        raise NotYetError(f"GET {path}: {error}") from error
+    _check_key(answer.status, server)
+    if answer.status != 200:
+        raise NotYetError(f"GET {path} answers {answer.status}{_said(answer.body)}")
+    return answer
+
+
+def _json(answer: http.Response) -> Any:
+    try:
+        return answer.json()
+    except HttpError as error:
+        raise NotYetError(f"GET {MODELS_PATH}: {error}") from error
+
+
+def _check_key(status: int, server: Server) -> None:
+    if status not in (401, 403):
+        return
+    name = server.engine["api_key_env"]
+    key = "refuses the API key" if server.headers else "wants an API key, and the profile names none"
+    hint = f"give it in the profile: api_key: !secret NAME (it reaches the server as {name})" if name else ""
+    raise AgentError("unauthorised", f"the server {key} (status {status})", next_step=hint)
+
+
+def _said(body: bytes) -> str:
+    text = " ".join(body[:400].decode("utf-8", "replace").split())
+    return f": {text[:200]}" if text else ""
+
+
+def _message(error: Any) -> str:
+    found: Optional[Any] = error.get("message") if isinstance(error, dict) else error
+    return str(found)[:200]

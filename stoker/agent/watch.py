@@ -1,0 +1,209 @@
+"""What is looked at all the time while a server starts, and what ends the wait."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from . import gate, listening, procs, state
+from .activity import Meter
+from .context import AgentError, Context
+from .gate import NotYetError
+from .listening import Place
+from .logtail import Fatal
+from .procs import Process, Snapshot, snapshot
+from .startlog import StartLog
+
+POLL_S = 0.1
+_LATE_S = 30.0  # for a server that was launched longer ago than its timeout
+_STRAGGLERS_S = 0.5  # the exit status may follow a moment after the end, workers' tracebacks too
+_LONG_ANSWER_S = 5.0
+_SIGNALS = {
+    9: ("killed", "Look into the kernel's log (dmesg) for the out-of-memory killer, or for who ended it."),
+    6: ("aborted", "Read the last lines of its log."),
+    11: ("crashed", "Read the last lines of its log; a native library of the engine crashed."),
+    15: ("terminated", "Somebody ended it: look for a supervisor or another operator."),
+}
+
+
+class Watch:
+    """Looks at the log, the launcher, signs of life and the clock.
+
+    Args:
+        plan: ``LaunchPlan.to_wire()``.
+        launch: The launch of the contract.
+
+    Attributes:
+        waiting_for: Which gate did not open, and why.
+        failed_answers: How many completions in a row gave no tokens.
+    """
+
+    def __init__(self, ctx: Context, plan: Mapping[str, Any], launch: Mapping[str, Any]) -> None:
+        self._ctx = ctx
+        self._plan = plan
+        self.launch = launch
+        self.place = Place(plan)
+        now = time.monotonic()
+        self._began = now - max(0.0, time.time() - float(launch["started_at"]))
+        timeout_s = float(plan["ready"]["timeout_s"])
+        self._deadline = max(self._began + timeout_s, now + min(_LATE_S, timeout_s / 2))
+        self._stall_s = float(plan["ready"]["stall_s"])
+        self._sample_s = min(2.0, max(POLL_S, self._stall_s / 20))
+        self._meter = Meter()
+        self._worked_at = self._sampled_at = now
+        self._gone_since: Optional[float] = None
+        self._doomed_since: Optional[float] = None
+        self._asked_at: Optional[float] = None
+        self.waiting_for = ""
+        self.failed_answers = 0
+        engine, secrets = plan["engine"], plan["secrets"].values()
+        self.log = StartLog(ctx, launch["log"], engine, self._began, secrets, _own_requests(engine))
+
+    def close(self) -> None:
+        """Give the log back."""
+        self.log.close()
+
+    def age_s(self) -> float:
+        """Seconds since the launch."""
+        return time.monotonic() - self._began
+
+    def left_s(self) -> float:
+        """Seconds until the deadline."""
+        return max(POLL_S, self._deadline - time.monotonic())
+
+    def look(self) -> Tuple[Snapshot, List[Process]]:
+        """A snapshot, and the processes of the launch in it."""
+        seen = snapshot(self._ctx.facts)
+        members, _ = state.members(seen, dict(self.launch), self._ctx.facts)
+        return seen, members
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """While a completion is awaited."""
+        self._asked_at = time.monotonic()
+        try:
+            yield
+            self.failed_answers = 0
+        except NotYetError:
+            self.failed_answers += 1
+            raise
+        finally:
+            self._asked_at = None
+
+    def tick(self) -> None:
+        """Look at everything once.
+
+        Raises:
+            AgentError: There is nothing to wait for any more.
+        """
+        self._ctx.check_cancelled()
+        wrote = self.log.read()
+        self._check_life()
+        self._check_log()
+        self._check_work(wrote)
+        if time.monotonic() > self._deadline:
+            raise self._late("timeout", f"not ready {self.age_s():.1f} s after its launch")
+
+    def check_listeners(self) -> List[Process]:
+        """Every listener of the plan's place is ours.
+
+        Raises:
+            NotYetError: Nobody listens there yet.
+            AgentError: ``wrong-listener``.
+        """
+        seen, members = self.look()
+        try:
+            return self.place.check(seen, members)
+        except NotYetError:
+            error = self.place.check_elsewhere(seen, members, self.log.urls) if self.log.says_ready else None
+            if error is None:
+                raise
+            error.evidence += self.log.evidence()
+            raise error from None
+
+    def _check_life(self) -> None:
+        status = state.exit_of(self._ctx.home, dict(self.launch))
+        if status is None and procs.alive(int(self.launch["pid"]), int(self.launch["start"])):
+            return
+        self._gone_since = self._gone_since or time.monotonic()
+        if status is not None or time.monotonic() - self._gone_since > _STRAGGLERS_S:
+            self.log.drain()
+            raise self._died(status)
+
+    def _check_log(self) -> None:
+        if self.log.ended is None:
+            return
+        self._doomed_since = self._doomed_since or time.monotonic()
+        if time.monotonic() - self._doomed_since > _STRAGGLERS_S:
+            raise self._died(None, alive=True)
+
+    def _check_work(self, wrote: bool) -> None:
+        now = time.monotonic()
+        if now - self._sampled_at >= self._sample_s:
+            _, members = self.look()
+            wrote = self._meter.worked(members, now - self._sampled_at) or wrote
+            self._sampled_at = now
+        # A server that answers without tokens is busy with our questions, which is no progress.
+        long_answer = self._asked_at is not None and now - self._asked_at > _LONG_ANSWER_S
+        if wrote and (not self.failed_answers or long_answer):
+            self._worked_at = now
+        elif now - self._worked_at > self._stall_s:
+            raise self._late("stalled", f"no progress for {now - self._worked_at:.1f} s")
+
+    def _died(self, status: Optional[Dict[str, int]], alive: bool = False) -> AgentError:
+        cause = self.log.cause
+        name, advice = (cause.cause, cause.advice) if cause else _by_status(status)
+        what = "the server cannot come up" if alive else f"the server {_ending(status)}"
+        because = f": {_short(cause)}" if cause else ""
+        evidence = self.log.evidence()
+        detail = {"cause": name, "exit": status, "alive": alive, "log": self.launch["log"]}
+        if name == "port-in-use":
+            seen, members = self.look()
+            pids = {process.pid for process in members}
+            rows = [row for row in self.place.holders(seen) if row.pid not in pids]
+            evidence += [listening.told(seen, row) for row in rows]
+            detail["holders"] = [listening.noun(seen, row) for row in rows]
+        text = f"{what} {self.age_s():.1f} s after its launch{because}"
+        return AgentError("died", text, evidence, advice, detail)
+
+    def _late(self, kind: str, what: str) -> AgentError:
+        seen, members = self.look()
+        waiting = f"; {self.waiting_for}" if self.waiting_for else ""
+        places = self.place.elsewhere(seen, members, self.log.urls)
+        detail = {"waiting_for": self.waiting_for, "listens": places, "log": self.launch["log"]}
+        last = self.log.stages[-1]["name"] if self.log.stages else "starting"
+        limit = "timeout_s" if kind == "timeout" else "stall_s"
+        advice = f"read {self.launch['log']}; if it only needs longer, raise ready.{limit} in the profile"
+        text = f"the server made {what}" if kind == "stalled" else f"the server is {what}"
+        return AgentError(kind, f"{text} (stage: {last}{waiting})", self.log.evidence(), advice, detail)
+
+
+def _own_requests(engine: Mapping[str, Any]) -> str:
+    """Pattern of the access log's lines about our own questions."""
+    paths = {engine["health_path"], engine["completion_path"], gate.MODELS_PATH, gate.CHAT_PATH} - {""}
+    return r"\b(GET|POST) (%s)[ ?]" % "|".join(sorted(map(re.escape, paths)))
+
+
+def _ending(status: Optional[Dict[str, int]]) -> str:
+    if status is None:
+        return "ended"
+    if "signal" in status:
+        return f"was ended by signal {status['signal']}"
+    return f"ended with exit status {status['code']}"
+
+
+def _by_status(status: Optional[Dict[str, int]]) -> Tuple[str, str]:
+    """Cause and advice where the log names none."""
+    if status and "signal" in status:
+        return _SIGNALS.get(status["signal"], ("signalled", "Find out who sent it that signal."))
+    if status and status["code"] in (126, 127):
+        return "not-found", "Check the profile's venv, python and PATH: the command could not be run."
+    if status and status["code"] == 0:
+        return "ended", "The command ended by itself: it must stay in the foreground."
+    return "unknown", "Read the last lines of its log."
+
+
+def _short(cause: Fatal) -> str:
+    return " ".join(cause.line.split())[:300]
