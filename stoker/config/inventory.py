@@ -7,6 +7,7 @@ one winning; a mapping replaces another whole. Values may hold Jinja2 templates,
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,8 +82,8 @@ class Inventory:
         """The hosts that patterns mean, each once, in the order in which they are mentioned.
 
         Args:
-            patterns: Ansible's, one for each ``--host``. Together they are one choice: a ``!`` or ``&`` in one
-                of them holds for all. See ``stoker.config.patterns``.
+            patterns: Ansible's, one for each ``--host``. Together they are one choice: a ``!`` or ``&`` in
+                one of them holds for all. See ``stoker.config.patterns``.
 
         Raises:
             InputError: A term that matches nothing, with the nearest names; a broken pattern; no host left.
@@ -235,6 +236,6 @@ def _magic(host: HostDef, groups: tuple[str, ...]) -> Vars:
         "inventory_hostname": host.name,
         "inventory_hostname_short": short,
         "inventory_file": host.path or None,
-        "inventory_dir": str(Path(host.path).parent) if host.path else None,
+        "inventory_dir": os.path.dirname(host.path) or None,
         "group_names": sorted(groups),
     }

@@ -61,8 +61,8 @@ def is_address(text: str) -> bool:
 
 
 def has_range(text: str) -> bool:
-    """Whether a text holds something in brackets with a colon, as ranges do."""
-    return any(":" in body for body in _RANGE.findall(text))
+    """Whether a text holds something in brackets that looks like a range, right or not."""
+    return any(re.fullmatch(r"\w*:\w+(:\w*)?", body) for body in _RANGE.findall(text))
 
 
 def expand_ranges(text: str) -> tuple[str, ...]:

@@ -136,7 +136,7 @@ class _Matcher:
         base, subscript = _subscript(term)
         found = self._named(base)
         if found is None and names.has_range(term):
-            return [name for one in names.expand_ranges(term) for name in self._found(self._named(one), one)]
+            return self._ranged(term)
         return _pick(self._found(found, term), subscript, term)
 
     def complain(self) -> None:
@@ -149,10 +149,18 @@ class _Matcher:
         hints = dict.fromkeys(self._hint(term) for term in self.unmatched[:_SHOWN_TERMS])
         raise InputError(what, next_step="; ".join(hint for hint in hints if hint))
 
+    def _ranged(self, term: str) -> Sequence[str]:
+        """The hosts of a range of names, each of which must match."""
+        each = {name: self._named(name) for name in names.expand_ranges(term)}
+        if all(found is None for found in each.values()):
+            return self._found(None, term)
+        return [host for name, found in each.items() for host in self._found(found, name)]
+
     def _hint(self, term: str) -> str:
         if "," not in term and (match := re.fullmatch(r"(.+):[0-9]+", term)) and match[1] in self.hosts:
             return f"{match[1]} is there; its port belongs into the inventory, as ansible_port"
-        return nearest(term, (*self.hosts, *self.members))
+        plain = names.expand_ranges(term)[0] if names.has_range(term) else _subscript(term)[0]
+        return nearest(plain, (*self.hosts, *self.members))
 
     def _found(self, found: Sequence[str] | None, term: str) -> Sequence[str]:
         if found is None:
