@@ -25,8 +25,8 @@ def render(names: Sequence[str], folders: Sequence[Path], context: Mapping[str, 
     """A shell script from a template file, in which every expression is quoted for the shell.
 
     ``{{ x }}`` gives one quoted word (of a list: quoted words), ``{{ x | shell }}`` the text as it is,
-    ``{{ x | comment }}`` a comment, ``{{ argv | words }}`` a command over several lines. No expression belongs
-    inside quotes of the template: it brings its own.
+    ``{{ x | comment }}`` a comment, ``{{ argv | words }}`` a command over several lines. No expression
+    belongs inside quotes of the template: it brings its own.
 
     Args:
         names: File names; of these, the first that exists in any folder is taken.

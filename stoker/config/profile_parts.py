@@ -1,0 +1,155 @@
+"""Profile files as trees whose values know where they were written: merged, and still told as file:line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stoker.config import template
+from stoker.config.profile_kinds import SecretRef
+from stoker.config.yamlfile import Document, Secret, Vault
+from stoker.errors import Problem
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A value, and where it was written.
+
+    Args:
+        document: The file.
+        at: Keys and indices from the file's root.
+        value: What YAML makes of a scalar; None for null and for what follows.
+        entries: Of a mapping, its values.
+        items: Of a list, its values.
+    """
+
+    document: Document
+    at: Path
+    value: Any = None
+    entries: Mapping[str, Part] | None = None
+    items: tuple[Part, ...] | None = None
+
+    @property
+    def is_null(self) -> bool:
+        """Whether ``null`` is written here."""
+        return self.value is None and self.entries is None and self.items is None
+
+    @property
+    def written(self) -> str:
+        """A scalar exactly as it was written."""
+        return self.document.text(self.at) or ""
+
+    @property
+    def place(self) -> str:
+        """``file:line``."""
+        return f"{self.document.file}:{self.document.line(self.at)}"
+
+
+def of(document: Document, at: Path = (), value: Any = None) -> Part:
+    """The tree of a document, or of a value in it."""
+    value = document.data if not at else value
+    if isinstance(value, dict):
+        return Part(
+            document, at, entries={str(key): of(document, (*at, key), item) for key, item in value.items()}
+        )
+    if isinstance(value, list):
+        return Part(document, at, items=tuple(of(document, (*at, i), item) for i, item in enumerate(value)))
+    return Part(document, at, value)
+
+
+def odd_keys(document: Document, at: Path = (), value: Any = None) -> Iterator[Problem]:
+    """A problem for each key that YAML did not read as text (``NO`` is False)."""
+    value = document.data if not at else value
+    if isinstance(value, dict):
+        yield from document.odd_keys(at)
+        for key, item in value.items():
+            yield from odd_keys(document, (*at, key), item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from odd_keys(document, (*at, index), item)
+
+
+def merge(below: Part, above: Part) -> Part:
+    """``above`` over ``below``: mappings key by key, anything else replaces, also ``null``."""
+    if below.entries is None or above.entries is None:
+        return above
+    merged = dict(below.entries)
+    for key, part in above.entries.items():
+        merged[key] = merge(merged[key], part) if key in merged else part
+    return Part(above.document, above.at, entries=merged)
+
+
+def find(root: Part, path: Path) -> Part:
+    """The part at a path; where there is none, its nearest ancestor."""
+    part = root
+    for step in path:
+        if part.entries is not None and step in part.entries:
+            part = part.entries[str(step)]
+        elif part.items is not None and isinstance(step, int) and step < len(part.items):
+            part = part.items[step]
+        else:
+            break
+    return part
+
+
+@dataclass
+class Reader:
+    """Renders a merged tree on one host and makes plain data of it, noting what cannot be rendered.
+
+    Args:
+        variables: The host's.
+        host: Its name, for the messages.
+        problems: What was wrong.
+        failed: Where it was wrong: nothing more can be said about these.
+    """
+
+    variables: Mapping[str, Any]
+    host: str
+    problems: list[Problem] = field(default_factory=list)
+    failed: list[Path] = field(default_factory=list)
+
+    def read(self, part: Part, path: Path = ()) -> Any:
+        """Plain data: without what is ``null``, scalars as the text that was written."""
+        if part.entries is not None:
+            entries = part.entries.items()
+            return {key: self.read(item, (*path, key)) for key, item in entries if not item.is_null}
+        if part.items is not None:
+            return [self.read(item, (*path, index)) for index, item in enumerate(part.items)]
+        return self._scalar(part, path)
+
+    def _scalar(self, part: Part, path: Path) -> Any:
+        if part.value is None:
+            return None
+        if isinstance(part.value, Secret):
+            return SecretRef(part.value.name, part.place)
+        if isinstance(part.value, Vault):
+            return self._note(part, path, "Ansible Vault is not read here", "write !secret NAME")
+        try:
+            return self._rendered(part, path)
+        except template.BadTemplate as error:
+            what = f"{error.what} for host {self.host}" if error.name else error.what
+            return self._note(part, path, what, error.hint)
+
+    def _rendered(self, part: Part, path: Path) -> Any:
+        if path[0] in ("env", "expect"):
+            return template.render_exact(part.written, self.variables, where=part.place)
+        if path[:2] == ("server", "args"):
+            return self._argument(part, path)
+        return template.render(part.written, self.variables, where=part.place)
+
+    def _argument(self, part: Part, path: Path) -> Any:
+        """A flag is written ``true`` or ``false``: ``on`` and ``NO`` are values like any other."""
+        in_mapping = any(isinstance(step, str) for step in path[3:])
+        is_flag = (
+            isinstance(part.value, bool) and part.written.lower() in ("true", "false") and len(path) == 3
+        )
+        if is_flag or (in_mapping and isinstance(part.value, bool | int | float)):
+            return part.value
+        return template.render(part.written, self.variables, where=part.place)
+
+    def _note(self, part: Part, path: Path, what: str, hint: str) -> None:
+        self.problems.append(part.document.problem(part.at, what, hint))
+        self.failed.append(path)
