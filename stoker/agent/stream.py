@@ -1,0 +1,248 @@
+"""One streamed completion: what was asked, when its tokens came, and whether it is a measurement."""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import socket
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from .gate import has_content
+from .sse import Answer, AnswerError
+
+_PIECE = 64 << 10
+_WORDS = (
+    "amber anchor basin beacon candle canyon cedar cinder cobalt copper coral crater delta ember falcon "
+    "fern garnet glacier granite harbor hazel heron indigo island ivory jasper juniper kestrel lagoon "
+    "lantern linden lotus maple marble meadow mercury mosaic nectar nickel oasis olive onyx opal orchid "
+    "pebble pepper pine prairie quarry quartz raven ribbon river saffron sierra silver slate summit "
+    "thicket timber topaz tundra velvet violet"
+)
+_PROMPT_WORDS = 24
+_CLIENT_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+
+
+class Target(NamedTuple):
+    """Where completions are asked for.
+
+    Args:
+        address: Numeric, reachable.
+        headers: With the API key, where there is one.
+        path: The endpoint; one that ends in ``/chat/completions`` gets messages.
+        model: Its id.
+        extra: Fields the engine accepts, e.g. ``{"ignore_eos": true}``.
+        stream_usage: Whether it takes ``stream_options``.
+    """
+
+    address: str
+    port: int
+    headers: Mapping[str, str]
+    path: str
+    model: str
+    extra: Mapping[str, Any]
+    stream_usage: bool = True
+
+    def request(self, prompt: str, tokens: int) -> bytes:
+        """A whole request."""
+        body: Dict[str, Any] = {"model": self.model, "max_tokens": tokens, "temperature": 0, "stream": True}
+        if self.stream_usage:
+            body["stream_options"] = {"include_usage": True}
+        chat = self.path.endswith("/chat/completions")
+        body.update({"messages": [{"role": "user", "content": prompt}]} if chat else {"prompt": prompt})
+        body.update(self.extra)
+        text = json.dumps(body).encode("utf-8")
+        host = "[%s]" % self.address if ":" in self.address else self.address
+        lines = ["POST %s HTTP/1.1" % self.path, "Host: %s:%d" % (host, self.port), "Connection: close"]
+        lines += ["Content-Type: application/json", "Accept: text/event-stream"]
+        lines += ["Content-Length: %d" % len(text)]
+        lines += ["%s: %s" % pair for pair in self.headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode("utf-8") + text
+
+
+def prompt(seed: str, index: int) -> str:
+    """A prompt that shares its beginning with no other: a prefix cache cannot serve it."""
+    dice = random.Random("%s/%d" % (seed, index))
+    known = _WORDS.split()
+    words = [dice.choice(known) for _ in range(_PROMPT_WORDS)]
+    return "%08x %s. Tell a long story about these words." % (dice.getrandbits(32), " ".join(words))
+
+
+class Stream:
+    """One request on one connection; driven by the readiness of its socket.
+
+    Attributes:
+        sent_at: When it was sent, ``time.perf_counter``; as the other times.
+        first_at: First chunk with content; None: none yet.
+        last_at: Latest chunk with content.
+        ended_at: The end of the answer, or of the attempt.
+        heard_at: Latest byte.
+        chunks: Chunks with content. One may hold several tokens.
+        tokens: As the server counts them; None: it has not said.
+        error: Kind of what went wrong; empty: nothing did.
+        why: The same in words.
+        over: Whether nothing more is expected.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_unsent",
+        "chunks",
+        "ended_at",
+        "error",
+        "finish",
+        "first_at",
+        "heard_at",
+        "index",
+        "last_at",
+        "over",
+        "requested",
+        "sent_at",
+        "socket",
+        "tokens",
+        "why",
+    )
+
+    def __init__(self, index: int, request: bytes, requested: int, now: float) -> None:
+        self.index = index
+        self.requested = requested
+        self.socket: Optional[socket.socket] = None
+        self.sent_at = self.heard_at = now
+        self.first_at: Optional[float] = None
+        self.last_at: Optional[float] = None
+        self.ended_at: Optional[float] = None
+        self.chunks = 0
+        self.tokens: Optional[int] = None
+        self.finish = ""
+        self.error = ""
+        self.why = ""
+        self.over = False
+        self._answer = Answer()
+        self._unsent = request
+
+    def connect(self, target: Target) -> None:
+        """Begin to connect."""
+        try:
+            family = socket.AF_INET6 if ":" in target.address else socket.AF_INET
+            self.socket = socket.socket(family, socket.SOCK_STREAM)
+            self.socket.setblocking(False)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = self.socket.connect_ex((target.address, target.port))
+            if code not in (0, errno.EINPROGRESS):
+                raise OSError(code, errno.errorcode.get(code, str(code)))
+        except OSError as error:
+            self.fail(_kind(error), "cannot connect: %s" % (error.strerror or error), self.sent_at)
+
+    def connected(self, now: float) -> bool:
+        """Whether the connection stands, once the socket is writable."""
+        if self.socket is None:
+            return False
+        code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            error = OSError(code, errno.errorcode.get(code, str(code)))
+            self.fail(_kind(error), "cannot connect: %s" % error.strerror, now)
+        return not code
+
+    def send(self, now: float) -> bool:
+        """Send what is left of the request; whether all of it has gone."""
+        if self.socket is None:
+            return False
+        try:
+            self._unsent = self._unsent[self.socket.send(self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.fail(_kind(error), "the connection was lost: %s" % error.strerror, now)
+        return not self._unsent
+
+    def receive(self, now: float) -> None:
+        """Take in what has arrived.
+
+        Args:
+            now: When the socket was found readable: what is read then had arrived.
+        """
+        if self.socket is None:
+            return
+        try:
+            data = self.socket.recv(_PIECE)
+            self.heard_at = now
+            for event in self._answer.feed(data) if data else self._answer.close():
+                self._take(event, now)
+            if not data or self._answer.ended:
+                self._complete(now)
+                self.over = True
+        except BlockingIOError:
+            pass
+        except AnswerError as error:
+            self.fail(error.kind, str(error), now)
+        except OSError as error:
+            self.fail(_kind(error), "the connection was lost: %s" % error.strerror, now)
+
+    def fail(self, kind: str, why: str, now: float) -> None:
+        """It is over, and no measurement; what had been complete before stays so."""
+        self.over = True
+        if self.ended_at is None:
+            self.error, self.why, self.ended_at = kind, why, now
+
+    def close(self) -> None:
+        """Hang up."""
+        if self.socket is not None:
+            self.socket.close()
+
+    def _take(self, event: bytes, now: float) -> None:
+        if event == b"[DONE]":
+            return self._complete(now)
+        try:
+            chunk = json.loads(event)
+            if chunk.get("error"):
+                said = str(chunk["error"])[:200]
+                raise AnswerError("server-error", "the server sent an error: %s" % said)
+            if chunk.get("usage"):
+                self._count(chunk["usage"])
+            if has_content(chunk):
+                self.chunks += 1
+                self.last_at = now
+                if self.first_at is None:
+                    self.first_at = now
+            for choice in chunk.get("choices") or ():
+                self.finish = str(choice.get("finish_reason") or self.finish)
+        except (ValueError, AttributeError, TypeError) as error:
+            raise AnswerError("bad-json", "an event that is no chunk: %r" % event[:60]) from error
+        return None
+
+    def _count(self, usage: Dict[str, Any]) -> None:
+        tokens = usage.get("completion_tokens")
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+            raise AnswerError("bad-json", "usage without completion_tokens: %s" % str(usage)[:60])
+        self.tokens = tokens
+
+    def _complete(self, now: float) -> None:
+        """The answer is whole: what it measures is settled."""
+        if self.ended_at is None:
+            self.ended_at = now
+            self.error, self.why = self._flaw()
+
+    def _flaw(self) -> Tuple[str, str]:
+        """What keeps a whole answer from being a measurement: kind and words; two empty ones for nothing."""
+        if self.first_at is None:
+            return "no-content", "no chunk with content came"
+        if self.tokens is None:
+            return "no-usage", "the server did not say how many tokens it sent"
+        if self.tokens != self.requested:
+            ended = " (finished by %s)" % self.finish if self.finish else ""
+            kind = "short" if self.tokens < self.requested else "long"
+            return kind, "%d of %d tokens came%s" % (self.tokens, self.requested, ended)
+        if self.chunks > self.tokens:
+            what = "%d chunks with content came for %d tokens" % (self.chunks, self.tokens)
+            return "usage-mismatch", what
+        return "", ""
+
+
+def _kind(error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError) or error.errno == errno.ECONNREFUSED:
+        return "refused"
+    if error.errno in _CLIENT_ERRORS:
+        return "client"
+    if error.errno in (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED):
+        return "reset"
+    return "timeout" if error.errno == errno.ETIMEDOUT else "io"
