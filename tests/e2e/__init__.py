@@ -1,0 +1,1 @@
+"""Whole commands as a user types them, against real servers."""
