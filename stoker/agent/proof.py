@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple
 
-from . import liveenv, recognise, state
+from . import describe, liveenv, recognise, state
 from .context import AgentError, Context
 from .liveenv import LiveEnv
 from .procs import Process, Snapshot, snapshot
-from .variables import TUNING_PREFIXES, is_credential, shown
+from .variables import TUNING_PREFIXES, is_credential, shown, without
 
 Proof = Dict[str, Any]
 
@@ -53,7 +53,9 @@ def prove(ctx: Context, params: Mapping[str, Any]) -> Proof:
     members, _ = state.members(seen, launch, ctx.facts)
     if not members:
         raise AgentError("no-server", f"no process of launch {launch['launch_id']} lives")
-    return of_plan(plan, workers(seen, members, launch, plan["engine"]), ctx.check_cancelled)
+    found = of_plan(plan, workers(seen, members, launch, plan["engine"]), ctx.check_cancelled)
+    shown_proof: Proof = without(plan["secrets"].values(), found)
+    return shown_proof
 
 
 def launch_of(ctx: Context, slot: str, launch_id: Any) -> Dict[str, Any]:
@@ -177,7 +179,7 @@ def _worker(
     row: Dict[str, Any] = {
         "pid": process.pid,
         "start": process.start,
-        "title": shown(process.title),
+        "title": describe.plain(process)["title"],
         "source": live.source,
         "why": live.why,
         "missing": [],

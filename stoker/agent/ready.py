@@ -7,14 +7,16 @@ import time
 from typing import Any, Dict, Mapping
 
 from . import gate, proof
-from .context import Context
+from .context import AgentError, Context
 from .describe import process as noun
 from .gate import NotYetError
 from .procs import Process
 from .scope import Finding
+from .variables import without
 from .watch import POLL_S, Watch
 
 # A server that answers without tokens is asked again, less and less often: each question costs it work.
+_UNHEALTHY_S = 0.2
 _RETRY_S = (0.3, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -35,8 +37,17 @@ def wait(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
         AgentError: ``no-server``, ``died``, ``timeout``, ``stalled``, ``wrong-listener``, ``wrong-model``,
             ``unauthorised``, ``cancelled``: with the last lines of the log and what to do next.
     """
-    plan = params["plan"]
-    launch = proof.launch_of(ctx, plan["slot"], params.get("launch_id"))
+    secrets = params["plan"]["secrets"].values()
+    try:
+        found: Dict[str, Any] = without(secrets, _wait(ctx, params["plan"], params.get("launch_id")))
+    except AgentError as error:
+        said = without(secrets, error.to_wire())
+        raise AgentError(error.kind, said["what"], said["evidence"], said["next"], said["detail"]) from error
+    return found
+
+
+def _wait(ctx: Context, plan: Mapping[str, Any], launch_id: Any) -> Dict[str, Any]:
+    launch = proof.launch_of(ctx, plan["slot"], launch_id)
     with contextlib.closing(Watch(ctx, plan, launch)) as watch:
         with ctx.step("ready") as step:
             found = _until_ready(watch, plan)
@@ -58,7 +69,8 @@ def _until_ready(watch: Watch, plan: Mapping[str, Any]) -> Dict[str, Any]:
         except NotYetError as error:
             watch.waiting_for = str(error)
         failures = min(watch.failed_answers, len(_RETRY_S))
-        until = time.monotonic() + (_RETRY_S[failures - 1] if failures else POLL_S)
+        pause = _RETRY_S[failures - 1] if failures else _UNHEALTHY_S if watch.place.unchanged() else POLL_S
+        until = time.monotonic() + pause
         while time.monotonic() < until:
             time.sleep(POLL_S)
             watch.tick()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable
+from typing import Any, Iterable
 
 TUNING_PREFIXES = ("NCCL_", "CUDA_", "SGLANG_", "VLLM_", "TORCH_", "PYTORCH_", "OMP_", "LLAMA_ARG_")
 _CREDENTIAL = re.compile(
@@ -11,6 +11,7 @@ _CREDENTIAL = re.compile(
     re.IGNORECASE,
 )
 _SHOWN = 2000
+_SECRET_CHARS = 4  # a shorter one would blot out half of every line, and hides nothing
 
 
 def is_credential(name: str) -> bool:
@@ -27,6 +28,18 @@ def shown(value: str) -> str:
 def redacted(text: str, secrets: Iterable[str]) -> str:
     """The same text with each secret value blotted out."""
     for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= 4:  # a shorter one would blot out half of every line, and hides nothing
+        if len(secret) >= _SECRET_CHARS:
             text = text.replace(secret, "***")
     return text
+
+
+def without(secrets: Iterable[str], value: Any) -> Any:
+    """A JSON value with each secret blotted out of every text in it."""
+    known = list(secrets)
+    if isinstance(value, str):
+        return redacted(value, known)
+    if isinstance(value, dict):
+        return {without(known, name): without(known, item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without(known, item) for item in value]
+    return value

@@ -50,7 +50,7 @@ class Watch:
         timeout_s = float(plan["ready"]["timeout_s"])
         self._deadline = max(self._began + timeout_s, now + min(_LATE_S, timeout_s / 2))
         self._stall_s = float(plan["ready"]["stall_s"])
-        self._sample_s = min(2.0, max(POLL_S, self._stall_s / 20))
+        self._sample_s = min(2.0, max(0.3, self._stall_s / 4))
         self._meter = Meter()
         self._worked_at = self._sampled_at = now
         self._gone_since: Optional[float] = None

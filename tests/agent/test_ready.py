@@ -1,0 +1,302 @@
+"""``wait`` on small real servers, each with one fault."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.agent import ready
+from stoker.agent.context import AgentError
+from tests.agent.launched import Launched, children, free_port, listening, plan, serving, until
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+def wait_fails(server: Launched, kind: str) -> AgentError:
+    with pytest.raises(AgentError) as caught:
+        ready.wait(server.ctx, server.params())
+    assert caught.value.kind == kind, caught.value
+    return caught.value
+
+
+def test_a_good_server_is_ready_with_model_tokens_listener_and_proof(tmp_path: Path, port: int) -> None:
+    command = serving("--port", port)
+    with Launched(tmp_path, plan(command, port, env={"NCCL_PROTO": "LL"})) as server:
+        found = ready.wait(server.ctx, server.params())
+    assert found["model"] == "tiny"
+    assert found["completion"]["tokens"] == 4
+    assert [row["pid"] for row in found["listeners"]] == [server.pid]
+    assert found["listeners"][0]["ports"] == [port]
+    assert found["proof"]["verdict"] == "in-force"
+    assert found["launch"]["launch_id"] == "L1"
+    assert found["stages"][-1] == {"name": "ready", "at_s": pytest.approx(found["ready_s"], abs=0.1)}
+
+
+def test_readiness_is_seen_within_0_3_s(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--load", 0.5), port)) as server:
+        ready.wait(server.ctx, server.params())
+        seen = time.time()
+        listened = float((server.folder / "server.log").read_text().split("listening at ")[1])
+    assert seen - listened < 0.4  # 0.3 s, and some room for a busy machine
+
+
+def test_a_server_that_dies_is_told_within_a_second_with_its_last_lines_and_exit_status(
+    tmp_path: Path, port: int
+) -> None:
+    command = serving(
+        "--port", port, "--load", 0.3, "--say", "first", "--say", "CUDA out of memory", "--exit", 3
+    )
+    with Launched(tmp_path, plan(command, port)) as server:
+        until((server.folder / "exit").exists)
+        died = time.monotonic()
+        error = wait_fails(server, "died")
+        assert time.monotonic() - died < 1.0
+    assert error.evidence == ["first", "CUDA out of memory"]
+    assert error.detail["exit"] == {"code": 3}
+    assert error.detail["cause"] == "out-of-memory"
+    assert "exit status 3" in error.what
+    assert "Free the GPUs" in error.next_step
+
+
+def test_a_death_by_signal_names_the_signal_and_a_likely_cause(tmp_path: Path, port: int) -> None:
+    command = serving("--port", port, "--signal", int(signal.SIGKILL))
+    with Launched(tmp_path, plan(command, port)) as server:
+        error = wait_fails(server, "died")
+    assert error.detail["exit"] == {"signal": 9}
+    assert error.detail["cause"] == "killed"
+    assert "dmesg" in error.next_step
+
+
+def test_a_command_that_cannot_be_run_is_told(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(["/nowhere/engine"], port)) as server:
+        error = wait_fails(server, "died")
+    assert error.detail["cause"] == "not-found"
+    assert "cannot start /nowhere/engine" in error.evidence[-1]
+
+
+def test_a_port_in_use_names_its_holder(tmp_path: Path, port: int) -> None:
+    holder = subprocess.Popen(serving("--port", port, "--model", "stranger"))
+    for _ in children(holder):
+        until(lambda: listening(port))
+        with Launched(tmp_path, plan(serving("--port", port), port)) as server:
+            until((server.folder / "exit").exists)
+            error = wait_fails(server, "died")
+    assert error.detail["cause"] == "port-in-use"
+    assert [row["pid"] for row in error.detail["holders"]] == [holder.pid]
+    assert str(holder.pid) in error.evidence[-1]
+
+
+def test_503_for_ever_ends_at_the_timeout_and_says_what_it_waited_for(tmp_path: Path, port: int) -> None:
+    engine = plan(serving("--port", port, "--health", 503), port, engine="vllm", timeout_s=1.5)
+    with Launched(tmp_path, engine) as server:
+        error = wait_fails(server, "timeout")
+        assert 1.4 < time.time() - server.launch["started_at"] < 3.0
+    assert "GET /health answers 503" in error.what
+
+
+def test_the_access_log_of_our_own_questions_is_no_progress(tmp_path: Path, port: int) -> None:
+    command = serving("--port", port, "--health", 503, "--access-log")
+    with Launched(tmp_path, plan(command, port, engine="vllm", stall_s=1.5)) as server:
+        error = wait_fails(server, "stalled")
+    assert any("GET /health" in line for line in error.evidence)
+
+
+def test_200_without_tokens_is_not_ready(tmp_path: Path, port: int) -> None:
+    command = serving("--port", port, "--tokens", 0, "--access-log")
+    with Launched(tmp_path, plan(command, port, stall_s=1.5)) as server:
+        error = wait_fails(server, "stalled")
+    assert "0 tokens came" in error.what
+
+
+def test_one_token_is_not_enough(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--tokens", 1), port, timeout_s=1.2)) as server:
+        assert "1 tokens came" in wait_fails(server, "timeout").what
+
+
+def test_an_error_in_place_of_tokens_is_told(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--broken"), port, timeout_s=1.2)) as server:
+        assert "the scheduler is dead" in wait_fails(server, "timeout").what
+
+
+def test_a_completion_that_never_comes_is_stalled(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--hang"), port, stall_s=1.0)) as server:
+        wait_fails(server, "stalled")
+
+
+def test_a_listed_model_that_is_not_the_profiles_is_wrong(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--model", "other"), port)) as server:
+        error = wait_fails(server, "wrong-model")
+    assert error.detail == {"have": ["other"], "want": ["tiny"]}
+
+
+def test_an_answer_by_another_model_is_wrong(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--answers-as", "other"), port)) as server:
+        wait_fails(server, "wrong-model")
+
+
+def test_a_model_path_matches_its_base_name(tmp_path: Path, port: int) -> None:
+    command = serving("--port", port, "--model", "Kimi-K2.5")
+    with Launched(tmp_path, plan(command, port, served=["/models/Kimi-K2.5"])) as server:
+        assert ready.wait(server.ctx, server.params())["model"] == "Kimi-K2.5"
+
+
+def test_silence_is_stalled(tmp_path: Path, port: int) -> None:
+    command = serving("--port", port, "--load", 60, "--say", "loading")
+    with Launched(tmp_path, plan(command, port, stall_s=0.8)) as server:
+        error = wait_fails(server, "stalled")
+    assert error.evidence == ["loading"]
+    assert "stall_s" in error.next_step
+
+
+def test_cpu_work_counts_as_progress(tmp_path: Path, port: int) -> None:
+    with Launched(
+        tmp_path, plan(serving("--port", port, "--load", 2, "--busy"), port, stall_s=0.8)
+    ) as server:
+        ready.wait(server.ctx, server.params())
+
+
+def test_a_stranger_on_the_port_is_shown(tmp_path: Path, port: int) -> None:
+    stranger = subprocess.Popen(serving("--port", port))
+    for _ in children(stranger):
+        until(lambda: listening(port))
+        with Launched(tmp_path, plan(serving("--port", port, "--load", 60), port)) as server:
+            error = wait_fails(server, "wrong-listener")
+    assert [row["pid"] for row in error.detail["listeners"]] == [stranger.pid]
+    assert f"process {stranger.pid} of " in error.evidence[0]
+
+
+def test_a_port_shared_with_a_stranger_is_refused(tmp_path: Path, port: int) -> None:
+    stranger = subprocess.Popen(serving("--port", port, "--share"))
+    for _ in children(stranger):
+        until(lambda: listening(port))
+        with Launched(tmp_path, plan(serving("--port", port, "--share"), port)) as server:
+            error = wait_fails(server, "wrong-listener")
+    assert [row["pid"] for row in error.detail["listeners"]] == [stranger.pid]
+
+
+def test_a_child_that_left_the_session_is_ours(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--fork"), port)) as server:
+        listeners = ready.wait(server.ctx, server.params())["listeners"]
+    assert listeners[0]["pid"] != server.pid
+
+
+def test_a_server_on_another_port_is_told_with_the_port(tmp_path: Path, port: int) -> None:
+    other = free_port()
+    command = serving("--port", other, "--say", "Application startup complete.")
+    with Launched(tmp_path, plan(command, port, engine="vllm")) as server:
+        error = wait_fails(server, "wrong-listener")
+    assert f"127.0.0.1:{other}, not on 127.0.0.1:{port}" in error.what
+
+
+def test_a_timeout_tells_where_the_server_listens(tmp_path: Path, port: int) -> None:
+    other = free_port()
+    with Launched(tmp_path, plan(serving("--port", other), port, timeout_s=1.0)) as server:
+        assert wait_fails(server, "timeout").detail["listens"] == [f"127.0.0.1:{other}"]
+
+
+def test_a_fatal_line_ends_the_wait_though_the_process_lives(tmp_path: Path, port: int) -> None:
+    command = serving(
+        *("--port", port, "--load", 60),
+        *("--say", "[2025-10-16 09:06:10 TP5] torch.OutOfMemoryError: CUDA out of memory."),
+        *("--say", "Received sigquit from a child process. It usually means the child failed."),
+    )
+    with Launched(tmp_path, plan(command, port, engine="sglang")) as server:
+        error = wait_fails(server, "died")
+        assert time.time() - server.launch["started_at"] < 3.0
+    assert error.detail["alive"]
+    assert error.detail["cause"] == "out-of-memory"
+
+
+def test_the_api_key_of_the_profile_is_used_and_never_shown(tmp_path: Path, port: int) -> None:
+    key = "k-4f1d2c"
+    command = serving("--port", port, "--key", key, "--say", f"non-default args: {key}", "--load", 0.5)
+    with Launched(tmp_path, plan(command, port, engine="vllm", secrets={"VLLM_API_KEY": key})) as server:
+        found = ready.wait(server.ctx, server.params())
+    assert found["proof"]["verdict"] == "in-force"
+    assert any("non-default args: ***" in e.get("text", "") for e in server.events)
+    assert key not in str(server.events)
+    assert key not in str(found["proof"])
+
+
+def test_a_key_that_the_profile_does_not_have_is_asked_for(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--key", "k"), port, engine="vllm")) as server:
+        error = wait_fails(server, "unauthorised")
+    assert "VLLM_API_KEY" in error.next_step
+
+
+def test_a_server_that_refuses_unknown_fields_is_asked_without_them(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--strict"), port, engine="sglang")) as server:
+        assert ready.wait(server.ctx, server.params())["completion"]["tokens"] == 4
+
+
+def test_a_server_with_chat_only_is_asked_there(tmp_path: Path, port: int) -> None:
+    command = serving("--port", port, "--endpoint", "/v1/chat/completions")
+    with Launched(tmp_path, plan(command, port)) as server:
+        assert ready.wait(server.ctx, server.params())["completion"]["tokens"] == 4
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0", "::1", "::"])
+def test_wildcards_and_ipv6_are_reached(tmp_path: Path, bind: str) -> None:
+    try:
+        port = free_port(bind)
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with Launched(tmp_path, plan(serving("--host", bind, "--port", port), port, bind=bind)) as server:
+        assert ready.wait(server.ctx, server.params())["model"] == "tiny"
+
+
+def test_a_cancel_ends_a_wait_that_hangs_in_a_completion(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--hang"), port)) as server:
+        until(lambda: listening(port))
+        threading.Timer(0.5, server.ctx.cancel).start()
+        began = time.monotonic()
+        wait_fails(server, "cancelled")
+    assert time.monotonic() - began < 1.5
+
+
+def test_without_a_launch_there_is_nothing_to_wait_for(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port), port)) as server:
+        (server.folder.parent.parent / "current").unlink()
+        wait_fails(server, "no-server")
+
+
+def test_a_server_that_has_been_ready_for_long_is_still_found_ready(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port), port, timeout_s=5)) as server:
+        until(lambda: listening(port))
+        record = server.folder / "launch.json"
+        old = server.launch["started_at"]
+        record.write_text(record.read_text().replace(str(old), str(old - 7200)))
+        assert ready.wait(server.ctx, server.params())["ready_s"] > 7200
+
+
+def test_stages_are_emitted_in_order_with_the_rising_fraction(tmp_path: Path, port: int) -> None:
+    lines: list[Any] = ["non-default args: {}", "Initializing a V1 LLM engine", "Starting to load model"]
+    said = [word for line in lines for word in ("--say", line)]
+    with Launched(
+        tmp_path, plan(serving("--port", port, "--load", 0.4, *said), port, engine="vllm")
+    ) as server:
+        found = ready.wait(server.ctx, server.params())
+    fractions = [e["fraction"] for e in server.events if e["type"] == "stage"]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    assert server.stages()[0] == "starting"
+    assert server.stages()[-1] == "ready"
+    assert "loading weights" in [stage["name"] for stage in found["stages"]]
+
+
+def test_no_socket_is_left_open(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--tokens", 0), port, timeout_s=1.0)) as server:
+        wait_fails(server, "timeout")
+        with socket.socket() as probe:
+            number = probe.fileno()
+    assert number < 60
