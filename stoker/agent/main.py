@@ -11,7 +11,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from typing import Any, Callable, Dict, Optional
 
 from .context import AgentError, Context, Session
@@ -170,6 +169,8 @@ def _outcome(work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
     except AgentError as error:
         return {"error": error.to_wire()}
     except BaseException as error:
+        import traceback  # a few milliseconds of every start, for what should never happen
+
         lines = traceback.format_exc().splitlines()[-_TRACEBACK_LINES:]
         what = "fault of the agent: %s: %s" % (type(error).__name__, error)
         return {"error": AgentError("fault", what, lines).to_wire()}

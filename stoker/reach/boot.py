@@ -1,0 +1,225 @@
+"""Start the agent on a host: find a Python, send the agent's source, wait for its greeting.
+
+Everything goes over one exec channel. The command line carries a small loader, in base64 so that no login
+shell can misread it; the loader reads the agent's modules from its input. Whatever the host's start-up files
+print or swallow before that does no harm: both sides look for a marker that nobody else knows.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import secrets
+import shlex
+import zlib
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+import stoker
+from stoker.errors import HostFailed
+from stoker.reach.transport import Channel, Deadline
+
+# /usr/bin first: a version manager's shim costs 200 ms.
+PYTHONS = (
+    "/usr/bin/python3",
+    "python3",
+    "/usr/local/bin/python3",
+    *(f"python3.{minor}" for minor in range(14, 7, -1)),
+)
+_MOST_NOISE = 1 << 20
+_EVIDENCE_LINES = 8
+
+# Runs under Python 3.8 with -I -S. It answers the marker, skips its input up to a line that begins with the
+# marker, and takes exactly as many bytes as that line says. Then the wire is moved out of the way of whatever
+# prints.
+_LOADER = """
+import json,os,sys,zlib
+mark=sys.argv[1].encode()
+os.write(1,b"\\n"+mark+b" ready\\n")
+def take(n):
+ b=bytearray()
+ while len(b)<n:
+  c=os.read(0,n-len(b))
+  if not c:os._exit(3)
+  b+=c
+ return bytes(b)
+line=b""
+while not line.startswith(mark):
+ line=take(1)
+ while line[-1:]!=b"\\n":line+=take(1)
+boot,sources,version=json.loads(zlib.decompress(take(int(line.split()[1]))))
+read_fd=os.dup(0)
+write_fd=os.dup(1)
+null=os.open(os.devnull,os.O_RDWR)
+os.dup2(null,0)
+os.dup2(2,1)
+os.close(null)
+exec(compile(boot,"<boot>","exec"))
+"""
+
+# The modules are imported from memory, under the names they have here; tracebacks show their lines.
+_BOOT = """
+import importlib.util
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name not in sources:
+            return None
+        origin = "<agent>/" + name.replace(".", "/") + ".py"
+        package = sources[name][0]
+        spec = importlib.util.spec_from_loader(name, Finder, origin=origin, is_package=package)
+        spec.has_location = True
+        return spec
+
+    @staticmethod
+    def create_module(spec):
+        return None
+
+    @staticmethod
+    def get_source(name):
+        return sources[name][1]
+
+    @staticmethod
+    def is_package(name):
+        return sources[name][0]
+
+    @staticmethod
+    def exec_module(module):
+        spec = module.__spec__
+        exec(compile(sources[spec.name][1], spec.origin, "exec", dont_inherit=True), module.__dict__)
+
+sys.meta_path.insert(0, Finder)
+from stoker.agent import main
+main.main(read_fd, write_fd, version)
+"""
+
+# No exclamation mark, backslash or single quote in it: it stands in single quotes, and csh reads even those.
+# A path that leads to a file called python3.11 is believed; any other Python is asked, which costs its start.
+_FIND = (
+    'for p in "$@"; do case "$p" in "~/"*) p="$HOME/${p#??}";; esac; '
+    'case "$p" in */*) r=$(readlink -f "$p" 2>/dev/null);; *) r=;; esac; '
+    'case "$r" in */python3.[89]|*/python3.1[0-9]) [ -f "$r" ] && [ -x "$r" ] && exec "$p" -ISuc "$0" MARK;; '
+    "esac; "
+    '"$p" -ISc "import sys,zlib;sys.exit(sys.version_info<(3,8))" 2>/dev/null && exec "$p" -ISuc "$0" MARK; '
+    'done; echo; echo MARK none; for p in "$@"; do echo "$p: $("$p" -V 2>&1)"; done; exit 127'
+)
+
+
+@functools.cache
+def payload() -> bytes:
+    """The agent's modules, compressed, with how to import them: the same for every host."""
+    sources: dict[str, tuple[bool, str]] = {"stoker": (True, "")}
+    for file in files(stoker).joinpath("agent").iterdir():
+        if file.name == "__init__.py":
+            sources["stoker.agent"] = (True, file.read_text())
+        elif file.name.endswith(".py"):
+            sources["stoker.agent." + file.name.removesuffix(".py")] = (False, file.read_text())
+    return zlib.compress(json.dumps([_BOOT, sources, stoker.__version__]).encode(), 9)
+
+
+@functools.cache
+def _loader() -> str:
+    packed = base64.b64encode(zlib.compress(_LOADER.encode(), 9)).decode()
+    return f'import zlib,binascii;exec(zlib.decompress(binascii.a2b_base64("{packed}")))'
+
+
+@dataclass
+class Booting:
+    """One agent on its way up.
+
+    Args:
+        host: The inventory's name.
+        python: The one interpreter to use; empty: looked for.
+        mark: What both sides look for.
+    """
+
+    host: str
+    python: str = ""
+    mark: str = field(default_factory=lambda: "stoker-" + secrets.token_hex(8))
+    _noise: bytearray = field(default_factory=bytearray)
+    _errors: bytearray = field(default_factory=bytearray)
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The interpreters that are tried, in order."""
+        return (self.python,) if self.python else PYTHONS
+
+    @property
+    def command(self) -> str:
+        """For the login shell, of whatever kind it is."""
+        find = _FIND.replace("MARK", self.mark)
+        names = " ".join(shlex.quote(name) for name in self.candidates)
+        return f"exec /bin/sh -c '{find}' '{_loader()}' {names}"
+
+    @property
+    def input(self) -> bytes:
+        """Sent at once. The empty line is for a start-up file that reads one."""
+        body = payload()
+        return b"\n%s %d\n" % (self.mark.encode(), len(body)) + body
+
+    def wait(self, channel: Channel, deadline: Deadline) -> bytes:
+        """Wait until the loader runs.
+
+        Args:
+            channel: Where the command was started and the input sent.
+            deadline: Until then.
+
+        Returns:
+            What came after the marker: the beginning of the first frame.
+
+        Raises:
+            HostFailed: ``no-python``, ``no-shell``, or ``timeout``, with what the host said instead.
+            Unreachable: The link is gone.
+        """
+        ready, none = (b"%s %s\n" % (self.mark.encode(), word) for word in (b"ready", b"none"))
+        while not deadline.passed:
+            said = channel.read(min(deadline.left_s, 1.0))
+            if said is None:
+                continue
+            stream, data = said
+            if stream == "stderr":
+                self._errors = (self._errors + data)[-8192:]
+                continue
+            self._noise += data
+            if ready in self._noise:
+                return bytes(self._noise.partition(ready)[2])
+            if not data:
+                raise self._no_python() if none in self._noise else self._no_shell(channel)
+            if len(self._noise) > _MOST_NOISE:
+                raise self._failed(
+                    "no-shell", "the login shell prints without end", "look at its start-up files"
+                )
+        raise self._failed(
+            "timeout",
+            f"logged in, but no command was run within {deadline.seconds:g} s",
+            "look at the login shell's start-up files: does one ask something, or start another shell?",
+        )
+
+    def _no_python(self) -> HostFailed:
+        answers = self._noise.decode(errors="replace").partition(f"{self.mark} none\n")[2]
+        tried = ", ".join(self.candidates)
+        return HostFailed(
+            f"no Python 3.8 or newer was found (tried {tried})",
+            host=self.host,
+            kind="no-python",
+            evidence=[line for line in answers.splitlines() if line.strip()][:_EVIDENCE_LINES],
+            next_step="install python3 there, or set ansible_python_interpreter to one",
+        )
+
+    def _no_shell(self, channel: Channel) -> HostFailed:
+        status = channel.exit_status(1.0)
+        ended = "ended" if status is None or status < 0 else f"ended with status {status}"
+        return self._failed(
+            "no-shell",
+            f"logged in, but the login shell {ended} before it ran a command",
+            "log in by hand with the same account and see what happens",
+        )
+
+    def _failed(self, kind: str, what: str, next_step: str) -> HostFailed:
+        said = (self._noise[-8192:] + b"\n" + self._errors).decode(errors="replace")
+        lines = [line for line in said.splitlines() if line.strip()]
+        return HostFailed(
+            what, host=self.host, kind=kind, evidence=lines[-_EVIDENCE_LINES:], next_step=next_step
+        )

@@ -1,0 +1,374 @@
+"""The agent's client: one connection, one agent, calls with events."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from stoker.errors import HostFailed, HostUnreachable
+from stoker.reach.boot import Booting
+from stoker.reach.door import Unreachable
+from stoker.reach.keys import Keyring
+from stoker.reach.known_hosts import KnownHosts
+from stoker.reach.links import Links
+from stoker.reach.local import LocalTransport
+from stoker.reach.route import Hop, resolve
+from stoker.reach.ssh import SshTransport
+from stoker.reach.sshconfig import SshConfig
+from stoker.reach.target import ReachSettings, Target
+from stoker.reach.transport import Channel, Deadline, Transport
+
+PING_S = 10.0
+SILENCE_S = 45.0
+# How long an agent has to answer a cancel, and to end when it is told to.
+CANCEL_S = 5.0
+GOODBYE_S = 2.0
+_TICK_S = 0.2
+_MAX_FRAME = 16 << 20
+_HEAD = struct.Struct("!I")
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+class Reach:
+    """What all connections of one command share: settings, ssh_config, known hosts, keys, jump hosts.
+
+    Args:
+        settings: How hosts are reached.
+        known_hosts: Known host keys; None: a fresh store.
+
+    Raises:
+        InputError: ssh_config cannot be read.
+    """
+
+    def __init__(self, settings: ReachSettings, known_hosts: KnownHosts | None = None) -> None:
+        self.settings = settings
+        self._config = SshConfig(settings.ssh_config)
+        self._links = Links(known_hosts or KnownHosts(), Keyring())
+
+    def route(self, target: Target) -> Hop:
+        """The way to a host; nothing is connected.
+
+        Raises:
+            InputError: What the inventory or ssh_config says is wrong.
+        """
+        return resolve(target, self.settings, self._config)
+
+    def transport(self, target: Target) -> Transport:
+        """Connect and log in.
+
+        Raises:
+            HostUnreachable: Whatever stood in the way.
+            InputError: As :meth:`route`.
+        """
+        if target.connection == "local":
+            return LocalTransport()
+        hop = self.route(target)
+        try:
+            return SshTransport(self._links.open(hop, self.settings.login_timeout_s))
+        except Unreachable as error:
+            raise error.at(target.name) from error
+
+    def connect(self, target: Target, stop: threading.Event | None = None) -> Agent:
+        """Connect, log in and start the agent.
+
+        Args:
+            target: The host.
+            stop: Set to end whatever the agent is asked to do (Ctrl-C in a fan-out).
+
+        Raises:
+            HostUnreachable: Not reached.
+            HostFailed: Reached, and no agent could be started (``no-python``, ``no-shell``, ``timeout``).
+            InputError: As :meth:`route`.
+        """
+        transport = self.transport(target)
+        try:
+            return Agent(target, transport, self.settings.login_timeout_s, stop)
+        except BaseException:
+            transport.close()
+            raise
+
+
+def connect(target: Target, settings: ReachSettings, known_hosts: KnownHosts | None = None) -> Agent:
+    """Connect to one host alone; several share a :class:`Reach` (see :meth:`Reach.connect`)."""
+    return Reach(settings, known_hosts).connect(target)
+
+
+class Agent:
+    """The agent on one host. Calls come one after the other; :meth:`cancel` from any thread.
+
+    Args:
+        target: The host.
+        transport: The way to it; closed with this.
+        boot_timeout_s: Until the agent's greeting.
+        stop: Set to end whatever the agent is asked to do.
+
+    Attributes:
+        hello: The greeting: ``python``, ``pid``, ``uid``, ``user``, ``executable``, ``version``.
+    """
+
+    def __init__(
+        self, target: Target, transport: Transport, boot_timeout_s: float, stop: threading.Event | None = None
+    ) -> None:
+        self.host = target.name
+        self.transport = transport
+        self._stop = stop or threading.Event()
+        self._turn = threading.Lock()
+        self._sending = threading.Lock()
+        self._closed = threading.Event()
+        self._running: int | None = None
+        self._calls = 0
+        self._errors = b""
+        deadline = Deadline(boot_timeout_s)
+        booting = Booting(target.name, target.python)
+        with self._losing("starting the agent"):
+            self._channel: Channel = transport.open(booting.command, deadline)
+            self._channel.send(booting.input)
+            self._buffer = bytearray(booting.wait(self._channel, deadline))
+            self.hello: dict[str, Any] = self._greeting(deadline)
+        threading.Thread(target=self._ping, name=f"ping {self.host}", daemon=True).start()
+
+    def call(
+        self,
+        op: str,
+        params: dict[str, Any],
+        *,
+        on_event: OnEvent | None = None,
+        timeout_s: float | None = None,
+    ) -> dict[str, Any]:
+        """Run one operation.
+
+        Args:
+            op: Its name.
+            params: JSON types.
+            on_event: Gets each event, in this thread.
+            timeout_s: Deadline of ours: then the step is cancelled on the host.
+
+        Returns:
+            The operation's result.
+
+        Raises:
+            HostFailed: The operation failed, was ``cancelled``, or passed the deadline (``timeout``).
+            HostUnreachable: ``lost``.
+        """
+        with self._turn, self._losing(op):
+            self._calls += 1
+            self._running = self._calls
+            try:
+                self._send({"id": self._running, "op": op, "params": params})
+                return self._follow(op, on_event or _ignore, Deadline(timeout_s))
+            except KeyboardInterrupt:
+                self._abandon()
+                self.close()
+                raise
+            except (HostFailed, Unreachable):
+                raise
+            except BaseException:  # of on_event: what was asked for must not go on unseen
+                self._abandon()
+                raise
+            finally:
+                self._running = None
+
+    def cancel(self) -> None:
+        """Ask the agent to end what it is doing; the call then ends with its answer."""
+        running = self._running
+        if running is not None:
+            with contextlib.suppress(Unreachable):
+                self._send({"cancel": running})
+
+    def close(self) -> None:
+        """End the agent and the connection; a second time is harmless.
+
+        The agent is given a moment, so that what it holds (locks) is free when this returns.
+        """
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._channel.end_input()
+        deadline = Deadline(GOODBYE_S)
+        with contextlib.suppress(Unreachable):
+            while not deadline.passed:
+                said = self._channel.read(deadline.left_s)
+                if said == ("stdout", b""):
+                    break
+        self._channel.close()
+        self.transport.close()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Following one call.
+
+    def _follow(self, op: str, on_event: OnEvent, deadline: Deadline) -> dict[str, Any]:
+        """Events until the result.
+
+        Raises:
+            HostFailed: The error it ended with, or that it did not end in time.
+            Unreachable: The link is gone.
+        """
+        ending: Deadline | None = None
+        number = self._running
+        for message in self._messages():
+            if ending is None and (deadline.passed or self._stop.is_set()):
+                ending = Deadline(CANCEL_S)
+                self.cancel()
+            if ending is not None and ending.passed:
+                raise self._did_not_end(op, deadline)
+            if message is None or message.get("id") != number:
+                continue
+            if "event" in message:
+                on_event(message["event"])
+            elif "error" in message:
+                raise self._failed(op, message["error"], deadline)
+            else:
+                return dict(message.get("result") or {})
+        raise AssertionError("messages end by an error")
+
+    def _messages(self) -> Iterator[dict[str, Any] | None]:
+        """Every message as it comes, and None now and then, so that deadlines are noticed.
+
+        Raises:
+            Unreachable: The link is gone, or silent for too long.
+        """
+        heard = time.monotonic()
+        while True:
+            before = len(self._buffer)
+            yield from self._complete()
+            said = self._channel.read(_TICK_S)
+            if said is not None:
+                heard = time.monotonic()
+                self._take(*said)
+            elif time.monotonic() - heard > SILENCE_S:
+                raise Unreachable("lost", f"nothing was heard for {SILENCE_S:g} s")
+            if len(self._buffer) == before:
+                yield None
+
+    def _complete(self) -> Iterator[dict[str, Any]]:
+        """The messages that lie complete in the buffer."""
+        while len(self._buffer) >= _HEAD.size:
+            (size,) = _HEAD.unpack_from(self._buffer)
+            if size > _MAX_FRAME:
+                raise Unreachable("lost", "the agent sent what is no message")
+            end = _HEAD.size + size
+            if len(self._buffer) < end:
+                return
+            body = bytes(self._buffer[_HEAD.size : end])
+            del self._buffer[:end]
+            yield _message(body)
+
+    def _take(self, stream: str, data: bytes) -> None:
+        if stream == "stderr":
+            self._errors = (self._errors + data)[-8192:]
+        elif data:
+            self._buffer += data
+        else:
+            status = self._channel.exit_status(1.0)
+            how = f" with status {status}" if status is not None and status >= 0 else ""
+            raise Unreachable("lost", f"the agent ended{how}")
+
+    def _greeting(self, deadline: Deadline) -> dict[str, Any]:
+        for message in self._messages():
+            if message is not None and "hello" in message:
+                return dict(message["hello"])
+            if deadline.passed:
+                break
+        raise Unreachable("timeout", f"the agent did not greet within {deadline.seconds:g} s")
+
+    def _abandon(self) -> None:
+        """Cancel the running call and wait a moment for its answer, whatever it is."""
+        number, deadline = self._running, Deadline(CANCEL_S)
+        self.cancel()
+        with contextlib.suppress(Unreachable):
+            for message in self._messages():
+                answered = message is not None and message.get("id") == number and "event" not in message
+                if answered or deadline.passed:
+                    return
+
+    # Sending.
+
+    def _send(self, message: dict[str, Any]) -> None:
+        body = json.dumps(message, separators=(",", ":")).encode()
+        if len(body) > _MAX_FRAME:
+            raise ValueError(f"a request of {len(body)} bytes is over the limit of {_MAX_FRAME}")
+        with self._sending:
+            self._channel.send(_HEAD.pack(len(body)) + body)
+
+    def _ping(self) -> None:
+        """The agent ends by itself when it hears nothing, so it must hear something between calls too."""
+        number = 0
+        while not self._closed.wait(PING_S):
+            number += 1
+            try:
+                self._send({"ping": number})
+            except Unreachable:
+                return  # the next call tells
+
+    # Saying what went wrong.
+
+    @contextlib.contextmanager
+    def _losing(self, op: str) -> Iterator[None]:
+        """A lost link as an error of this host."""
+        try:
+            yield
+        except Unreachable as error:
+            raise self._lost(op, error) from error
+
+    def _lost(self, op: str, error: Unreachable) -> HostUnreachable:
+        words = self._errors.decode(errors="replace").splitlines()[-5:]
+        lost = Unreachable(
+            error.kind,
+            f"lost during {op}: {error.what}" if error.kind == "lost" else error.what,
+            evidence=[*error.evidence, *words],
+            next_step=error.next_step or "look at the host, then run the command again",
+        )
+        return lost.at(self.host)
+
+    def _failed(self, op: str, error: Any, deadline: Deadline) -> HostFailed:
+        """The agent's error; one that our own deadline caused says so."""
+        if not isinstance(error, dict):
+            error = {"what": str(error)}
+        kind = str(error.get("kind") or "fault")
+        if kind == "cancelled" and deadline.passed:
+            return self._did_not_end(op, deadline)
+        detail = error.get("detail")
+        return HostFailed(
+            str(error.get("what") or f"{op} failed"),
+            host=self.host,
+            kind=kind,
+            evidence=[str(line) for line in error.get("evidence") or ()],
+            next_step=str(error.get("next") or ""),
+            detail=detail if isinstance(detail, dict) else None,
+        )
+
+    def _did_not_end(self, op: str, deadline: Deadline) -> HostFailed:
+        if deadline.passed:
+            what, kind = f"{op} was not done within {deadline.seconds:g} s and was cancelled", "timeout"
+        else:
+            what, kind = (
+                f"{op} was told to end and finishes on the host what cannot be left half done",
+                "cancelled",
+            )
+        return HostFailed(what, host=self.host, kind=kind, next_step="see `inv status` for what runs there")
+
+
+def _message(body: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(body)
+    except ValueError as error:
+        raise Unreachable("lost", "the agent sent what is no message") from error
+    return message if isinstance(message, dict) else {}
+
+
+def _ignore(event: dict[str, Any]) -> None:
+    """Nobody watches."""

@@ -1,0 +1,134 @@
+"""Whether a host's key is the one it should be: the same judgement for every hop of every connection."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.reach.door import Unreachable
+from stoker.reach.hostkeys import Entry, HostKey, KeyFile
+from stoker.reach.route import SSH_PORT, Hop
+
+# Others append to the same file: that often it is read anew before it is given up.
+_RACES = 5
+
+
+class KnownHosts:
+    """Known host keys, each file read once and shared by all connections and threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: dict[Path, KeyFile] = {}
+
+    def kinds(self, hop: Hop) -> tuple[str, ...]:
+        """The kinds of key that are known of a server: it should be asked for those first."""
+        with self._lock:
+            found = self._entries(hop.known_hosts, _names(hop))
+        return tuple(dict.fromkeys(entry.key.kind for entry in found if not entry.marker))
+
+    def verify(self, hop: Hop, key: HostKey) -> None:
+        """Accept a server's key, record it where it is the first, or refuse it.
+
+        Args:
+            hop: The server.
+            key: What it shows.
+
+        Raises:
+            Unreachable: ``host-key-changed``, ``host-key-revoked``, or ``host-key-unknown`` (under
+                ``strict``, or where it cannot be recorded).
+        """
+        with self._lock:
+            for _ in range(_RACES):
+                if self._is_known(hop, key):
+                    return
+                if hop.strict:
+                    raise _unknown(hop, key)
+                if not hop.known_hosts or self._record(hop, key):
+                    return
+        raise Unreachable(
+            "host-key-unknown", f"{hop}: {hop.known_hosts[0]} changes faster than it can be read"
+        )
+
+    def _is_known(self, hop: Hop, key: HostKey) -> bool:
+        """Whether the key is known; False where nothing is known of the server.
+
+        Raises:
+            Unreachable: Another key is known, or this one is revoked.
+        """
+        name, *looser = _names(hop)
+        found = self._entries(hop.known_hosts, (name,))
+        # As for ssh, the bare name's line may vouch for a server on another port, not speak against it.
+        vouching = found + self._entries(hop.known_hosts, looser)
+        for entry in vouching:
+            if entry.marker == "revoked" and entry.key.blob == key.blob:
+                raise _revoked(hop, key, entry)
+        if any(not entry.marker and entry.key == key for entry in vouching):
+            return True
+        others = [entry for entry in found if not entry.marker]
+        if others:
+            raise _changed(hop, key, others, name)
+        return False
+
+    def _record(self, hop: Hop, key: HostKey) -> bool:
+        """Write a first key down; False where the file had changed meanwhile: it must be judged again."""
+        file = self._file(hop.known_hosts[0])
+        try:
+            return file.append(_names(hop)[0], key, hop.hash_known_hosts)
+        except OSError as error:
+            raise Unreachable(
+                "host-key-unknown",
+                f"{hop}: its first key cannot be recorded in {file.path}: {error.strerror}",
+                evidence=[f"{key.kind} {key.fingerprint}"],
+                next_step="make that file writable, or name another one in the setting known_hosts",
+            ) from error
+
+    def _entries(self, paths: Sequence[Path], names: Sequence[str]) -> list[Entry]:
+        return [entry for path in paths for name in names for entry in self._file(path).find(name)]
+
+    def _file(self, path: Path) -> KeyFile:
+        if path not in self._files:
+            self._files[path] = KeyFile(path)
+        return self._files[path]
+
+
+def _names(hop: Hop) -> tuple[str, ...]:
+    """How known_hosts calls a server; after the right name those that may vouch for it too."""
+    if hop.key_name:
+        return (hop.key_name.lower(),)
+    bare = hop.address.lower()
+    return (bare,) if hop.port == SSH_PORT else (f"[{bare}]:{hop.port}", bare)
+
+
+def _changed(hop: Hop, key: HostKey, known: Sequence[Entry], name: str) -> Unreachable:
+    lines = [f"{entry.place}: known is {entry.key.kind} {entry.key.fingerprint}" for entry in known]
+    old = known[0]
+    fix = f"ssh-keygen -f {shlex.quote(str(old.file))} -R {shlex.quote(name)}"
+    if not all(entry.removable for entry in known):
+        fix = "take " + ", ".join(entry.place for entry in known) + " out"
+    return Unreachable(
+        "host-key-changed",
+        f"{hop}: its host key is not the one recorded at {old.place}",
+        evidence=[*lines, f"now it shows {key.kind} {key.fingerprint}"],
+        next_step=f"find out why; if the new key is right: {fix}",
+    )
+
+
+def _revoked(hop: Hop, key: HostKey, entry: Entry) -> Unreachable:
+    return Unreachable(
+        "host-key-revoked",
+        f"{hop}: its host key is marked @revoked at {entry.place}",
+        evidence=[f"it shows {key.kind} {key.fingerprint}"],
+        next_step="give the host a new key, and find out who has the old one",
+    )
+
+
+def _unknown(hop: Hop, key: HostKey) -> Unreachable:
+    files = ", ".join(str(path) for path in hop.known_hosts) or "no file at all"
+    return Unreachable(
+        "host-key-unknown",
+        f"{hop}: its host key is in none of the known_hosts files, and the policy is strict",
+        evidence=[f"it shows {key.kind} {key.fingerprint}", f"read: {files}"],
+        next_step=f"compare the fingerprint, then add the line: {_names(hop)[0]} {key.kind} {key.blob}",
+    )

@@ -1,0 +1,123 @@
+"""Log in with a key: which are tried, in which order, and what to say when none of them is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+from paramiko.ssh_exception import BadAuthenticationType
+
+from stoker.reach.door import Unreachable
+from stoker.reach.hostkeys import HostKey
+from stoker.reach.keys import Identity, Keyring
+from stoker.reach.route import Hop
+
+DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
+# sshd's MaxAuthTries is 6: the tries beyond it are answered by the end of the connection.
+_SECOND_FACTORS = frozenset(("keyboard-interactive", "password", "gssapi-with-mic", "hostbased"))
+
+
+class Login:
+    """paramiko's authentication strategy: called once the server's key has been accepted.
+
+    Args:
+        hop: Where to log in, as whom, with what.
+        keys: Private keys.
+    """
+
+    def __init__(self, hop: Hop, keys: Keyring) -> None:
+        self._hop = hop
+        self._keys = keys
+        self._tried: list[str] = []
+        self._allowed: list[str] = []
+
+    def authenticate(self, transport: paramiko.Transport) -> None:
+        """Log in.
+
+        Raises:
+            Unreachable: ``login-denied`` with every key that was tried, or ``second-factor``.
+        """
+        agent = paramiko.Agent()
+        try:
+            for name, key in self._candidates(agent):
+                if self._try(transport, name, key):
+                    return
+                if not transport.is_active():
+                    raise self._denied("the server ended it after so many keys", "name the right key: ")
+        finally:
+            agent.close()
+        raise self._denied("no key is accepted", "check the user, and its authorized_keys, or ")
+
+    def _candidates(self, agent: paramiko.Agent) -> Iterator[tuple[str, paramiko.PKey]]:
+        """(description, key) in order: named files, then ssh-agent, then the default files."""
+        held = {key.asbytes(): key for key in agent.get_keys()}
+        for identity in map(self._keys.identity, self._hop.identities):
+            yield from self._usable(identity, held)
+        if self._hop.identities_only:
+            return
+        for key in held.values():
+            yield f"ssh-agent ({_describe(key)})", key
+        if self._hop.identities:
+            return
+        for path in DEFAULT_KEYS:
+            file = Path(path).expanduser()
+            if file.exists():
+                yield from self._usable(self._keys.identity(str(file)), held)
+
+    def _usable(
+        self, identity: Identity, held: dict[bytes, paramiko.agent.AgentKey]
+    ) -> Iterator[tuple[str, paramiko.PKey]]:
+        """The key of a file, from the ssh-agent where the file alone does not do."""
+        key = identity.key or held.get(identity.public)
+        if key is None:
+            self._tried.append(f"{identity.path} {identity.problem}")
+            return
+        held.pop(identity.public, None)
+        yield f"{identity.path} ({_describe(key)})", key
+
+    def _try(self, transport: paramiko.Transport, name: str, key: paramiko.PKey) -> bool:
+        """Offer one key.
+
+        Raises:
+            Unreachable: ``second-factor``: the key is right and does not suffice.
+        """
+        try:
+            still_wanted = transport.auth_publickey(self._hop.user, key)
+        except BadAuthenticationType as error:
+            self._allowed = list(error.allowed_types)
+            self._tried.append(f"{name}: refused")
+            return False
+        except paramiko.AuthenticationException as error:
+            text = str(error)
+            refused = not text or text.startswith("Authentication failed")
+            self._tried.append(f"{name}: {'refused' if refused else text}")
+            return False
+        if not still_wanted:
+            return True
+        self._tried.append(f"{name}: accepted, but not enough")
+        if "publickey" not in still_wanted and _SECOND_FACTORS & set(still_wanted):
+            raise self._second_factor(still_wanted)
+        return False
+
+    def _second_factor(self, wanted: list[str]) -> Unreachable:
+        return Unreachable(
+            "second-factor",
+            f"{self._hop}: the key is accepted, and then a second factor is wanted: {', '.join(wanted)}",
+            evidence=self._tried,
+            next_step="use an account that logs in with a key alone; nobody is there to answer a prompt",
+        )
+
+    def _denied(self, why: str, advice: str) -> Unreachable:
+        tried = self._tried or ["there was no key to try"]
+        allowed = [f"the server would take: {', '.join(self._allowed)}"] if self._allowed else []
+        return Unreachable(
+            "login-denied",
+            f"{self._hop}: login denied: {why}",
+            evidence=[*tried, *allowed],
+            next_step=advice + "set ansible_private_key_file",
+        )
+
+
+def _describe(key: paramiko.PKey) -> str:
+    return f"{key.get_name()} {HostKey(key.get_name(), key.get_base64()).fingerprint}"

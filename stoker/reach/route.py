@@ -1,0 +1,168 @@
+"""The way to one host, complete: inventory over ssh_config over settings, jump hosts included."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.errors import InputError
+from stoker.reach.sshargs import SshOptions
+from stoker.reach.sshconfig import SshConfig
+from stoker.reach.target import ReachSettings, Target, split_address
+
+SSH_PORT = 22
+SYSTEM_KNOWN_HOSTS = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
+_MOST_HOPS = 8
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One SSH server on the way, the last one being the host itself.
+
+    Args:
+        address: Name or IP address to connect to.
+        port: TCP port.
+        user: Login name.
+        key_name: The name its key is known under (``HostKeyAlias``); empty: address and port.
+        identities: Private key files, tried in this order.
+        identities_only: Whether no other keys (ssh-agent, defaults) are tried.
+        strict: Whether a host key that was never seen is refused.
+        known_hosts: Files of host keys; the first is written.
+        hash_known_hosts: Whether names are written hashed.
+        connect_timeout_s: Until TCP is connected.
+        via: The jump host through which it is reached.
+        proxy_command: Shell command whose streams are the connection, tokens expanded; empty for none.
+    """
+
+    address: str
+    port: int
+    user: str
+    key_name: str = ""
+    identities: tuple[str, ...] = ()
+    identities_only: bool = False
+    strict: bool = False
+    known_hosts: tuple[Path, ...] = ()
+    hash_known_hosts: bool = False
+    connect_timeout_s: float = 10.0
+    via: Hop | None = None
+    proxy_command: str = ""
+
+    def __str__(self) -> str:
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{self.user}@{address}:{self.port}"
+
+
+def resolve(target: Target, settings: ReachSettings, config: SshConfig) -> Hop:
+    """The way to a host.
+
+    Args:
+        target: What the inventory says; it beats ssh_config.
+        settings: Defaults.
+        config: ssh_config.
+
+    Raises:
+        InputError: A jump host that is no address, a circle of jump hosts, a wrong value in ssh_config.
+    """
+    # A key that the inventory names is the key: offering others first ends in "too many failures".
+    named = (target.key_file,) if target.key_file else ()
+    said = SshOptions(user=target.user, port=target.port, identity_files=named).over(target.options)
+    if named and said.identities_only is None:
+        said = said.over(SshOptions(identities_only=True))
+    return _Resolver(target, settings, config, said).hop(target.address, said, depth=0)
+
+
+@dataclass(frozen=True)
+class _Resolver:
+    target: Target
+    settings: ReachSettings
+    config: SshConfig
+    said: SshOptions
+
+    def hop(self, name: str, said: SshOptions, depth: int, via: Hop | None = None) -> Hop:
+        """One server and everything before it."""
+        if depth > _MOST_HOPS:
+            raise InputError("the jump hosts go round in a circle", where=self.target.name)
+        found = self.config.lookup(name, said.user, said.port)
+        address = split_address(found.address, f"HostName of {name} in ssh_config")[1]
+        # Only the inventory's own key stands alone; those of ssh_config come beside.
+        keys = said.identity_files if said.identities_only else None
+        options = said.over(found.options)
+        user, port = options.user or _login_name(), options.port or SSH_PORT
+        jump = "" if via else _unless_none(options.proxy_jump)
+        command = "" if via else _unless_none(options.proxy_command)
+        return Hop(
+            address=address,
+            port=port,
+            user=user,
+            key_name=found.alias,
+            identities=tuple(_path(file) for file in (options.identity_files if keys is None else keys)),
+            identities_only=bool(options.identities_only),
+            strict=bool(options.strict) or self.settings.strict,
+            known_hosts=self._known_hosts(options.known_hosts),
+            hash_known_hosts=found.hash_known_hosts,
+            connect_timeout_s=options.connect_timeout_s or self.settings.connect_timeout_s,
+            via=via or self._jumps(jump, address, depth),
+            proxy_command=_expanded(command, address, port, user, name),
+        )
+
+    def _jumps(self, text: str, address: str, depth: int) -> Hop | None:
+        """``first,second``: the first is connected to first, each one through the one before."""
+        hop: Hop | None = None
+        for part in text.split(",") if text else ():
+            user, name, port = split_address(part.strip().removeprefix("ssh://"), self.target.name)
+            if name in (address, self.target.address):
+                return hop  # a wildcard in ssh_config that matches the jump host itself
+            hop = self.hop(name, self._said_of_jump(user, port), depth + 1, hop)
+        return hop
+
+    def _said_of_jump(self, user: str, port: int | None) -> SshOptions:
+        """The inventory's host-key policy holds on every hop; its key is offered beside the hop's own."""
+        return SshOptions(
+            user=user,
+            port=port,
+            identity_files=self.said.identity_files,
+            strict=self.said.strict,
+            known_hosts=self.said.known_hosts,
+            connect_timeout_s=self.said.connect_timeout_s,
+        )
+
+    def _known_hosts(self, said: tuple[str, ...]) -> tuple[Path, ...]:
+        """As the inventory says, else the setting, else ssh_config, else the user's file and the system's."""
+        if self.settings.known_hosts and not self.said.known_hosts:
+            return self.settings.known_hosts
+        if [word.lower() for word in said] == ["none"]:
+            return ()
+        own = tuple(Path(_path(file)) for file in said) or (Path("~/.ssh/known_hosts").expanduser(),)
+        return own + SYSTEM_KNOWN_HOSTS
+
+
+def _unless_none(text: str) -> str:
+    return "" if text.lower() == "none" else text
+
+
+def _path(text: str) -> str:
+    return str(Path(text).expanduser())
+
+
+def _login_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _expanded(command: str, address: str, port: int, user: str, name: str) -> str:
+    """A ProxyCommand with its tokens in place, each of them quoted."""
+    values = {"%%": "%", "%h": address, "%p": str(port), "%r": user, "%n": name}
+    result, rest = "", command
+    while rest:
+        token = rest[:2]
+        if token in values:
+            result += values[token] if token == "%%" else shlex.quote(values[token])  # noqa: S105
+            rest = rest[2:]
+        else:
+            result, rest = result + rest[0], rest[1:]
+    return result

@@ -1,0 +1,147 @@
+"""Byte streams to an SSH server: TCP, and the streams of a ProxyCommand."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import tempfile
+import threading
+from types import TracebackType
+from typing import Any
+
+from stoker.reach.door import Unreachable, door
+from stoker.reach.route import Hop
+from stoker.reach.transport import Deadline
+
+# Sent data without an acknowledgement for this long: the kernel ends the connection.
+_USER_TIMEOUT_MS = 30_000
+
+
+def dial(hop: Hop) -> socket.socket:
+    """A TCP connection to a hop, its small packets sent at once and a dead peer noticed.
+
+    Raises:
+        Unreachable: ``name-unknown``, ``refused``, ``timeout``, ``no-route``.
+    """
+    deadline = Deadline(hop.connect_timeout_s)
+    with door(str(hop)):
+        failure: OSError = TimeoutError()
+        for family, address in _addresses(hop, deadline):
+            link = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                link.settimeout(max(deadline.left_s, 0.001))
+                link.connect(address)
+            except OSError as error:
+                link.close()
+                failure = error
+                continue
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
+            return link
+        if isinstance(failure, TimeoutError):
+            raise Unreachable("timeout", f"{hop}: no answer within {hop.connect_timeout_s:g} s")
+        raise failure
+
+
+def _addresses(hop: Hop, deadline: Deadline) -> list[tuple[int, Any]]:
+    """What a name resolves to. The resolver knows no deadline, so it is left behind when it takes too long.
+
+    Raises:
+        OSError: It cannot be resolved (in time).
+    """
+    answer: list[list[tuple[int, Any]] | OSError] = []
+
+    def ask() -> None:
+        try:
+            found = socket.getaddrinfo(hop.address, hop.port, type=socket.SOCK_STREAM)
+            answer.append([(family, address) for family, _, _, _, address in found])
+        except OSError as error:
+            answer.append(error)
+
+    asking = threading.Thread(target=ask, name="resolve", daemon=True)
+    asking.start()
+    asking.join(deadline.left_s)
+    if not answer:
+        raise socket.gaierror(socket.EAI_AGAIN, f"no answer within {hop.connect_timeout_s:g} s")
+    if isinstance(answer[0], OSError):
+        raise answer[0]
+    return answer[0]
+
+
+class Proxy:
+    """A running ProxyCommand.
+
+    paramiko's own class spins when the command ends, waits forever on a full error stream, leaves a zombie.
+
+    Args:
+        command: For ``/bin/sh``, tokens expanded.
+    """
+
+    def __init__(self, command: str) -> None:
+        self.socket, other = socket.socketpair()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the rest, in close()
+        try:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", f"exec {command}"],
+                stdin=other.fileno(),
+                stdout=other.fileno(),
+                stderr=self._errors.fileno(),
+                start_new_session=True,  # Ctrl-C is ours: the way to the host must outlive it
+            )
+        finally:
+            other.close()
+
+    def last_words(self) -> list[str]:
+        """The end of what it wrote to its error stream."""
+        end = self._errors.seek(0, 2)
+        self._errors.seek(max(end - 2000, 0))
+        return self._errors.read().decode(errors="replace").splitlines()[-5:]
+
+    def close(self) -> None:
+        """End it."""
+        self.socket.close()
+        self._process.terminate()
+        try:
+            self._process.wait(1)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+
+class Guard:
+    """Shuts a connection when a deadline passes inside: paramiko waits in places that know no timeout.
+
+    Args:
+        seconds: Until then.
+        link: What to shut: a socket, or a channel of paramiko.
+    """
+
+    def __init__(self, seconds: float, link: Any) -> None:
+        self.fired = False
+        self._link = link
+        self._timer = threading.Timer(seconds, self._fire)
+        self._timer.daemon = True
+
+    def _fire(self) -> None:
+        self.fired = True
+        shut(self._link)
+
+    def __enter__(self) -> Guard:
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+
+
+def shut(link: Any) -> None:
+    """End a socket's or channel's traffic at once, so that whoever reads from it is woken."""
+    with contextlib.suppress(OSError, EOFError):
+        if isinstance(link, socket.socket):
+            link.shutdown(socket.SHUT_RDWR)
+        else:
+            link.close()

@@ -1,0 +1,113 @@
+"""A host over SSH: commands on channels of one connection."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+
+import paramiko
+from paramiko.common import cMSG_CHANNEL_REQUEST
+
+from stoker.reach.door import Unreachable, door
+from stoker.reach.links import Link
+from stoker.reach.sockets import Guard
+from stoker.reach.transport import Deadline, Stream
+
+_READ = 1 << 16
+# A peer that takes no byte for so long is gone.
+_SEND_TIMEOUT_S = 45.0
+
+
+class SshTransport:
+    """A logged-in connection, as a way to start commands.
+
+    Args:
+        link: The connection; closed with this.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def open(self, command: str, deadline: Deadline) -> SshChannel:
+        """Start a command in the account's login shell (see :class:`stoker.reach.transport.Transport`)."""
+        place = str(self._link.hop)
+        with door(place):
+            wait_s = min(deadline.left_s, _SEND_TIMEOUT_S)
+            channel = self._link.transport.open_session(timeout=wait_s)
+            channel.settimeout(_SEND_TIMEOUT_S)
+            with Guard(wait_s, channel) as guard:
+                try:
+                    channel.exec_command(command)
+                except paramiko.SSHException as error:
+                    if guard.fired:
+                        raise Unreachable("timeout", f"{place}: does not start a command") from error
+                    raise
+        return SshChannel(channel, place)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._link.close()
+
+
+class SshChannel:
+    """One command of an SSH connection.
+
+    Args:
+        channel: paramiko's.
+        place: What was reached, for messages.
+    """
+
+    def __init__(self, channel: paramiko.Channel, place: str) -> None:
+        self._channel = channel
+        self._place = place
+        self._poll = select.poll()
+        self._poll.register(channel.fileno(), select.POLLIN)
+
+    def send(self, data: bytes) -> None:
+        """See :class:`stoker.reach.transport.Channel`."""
+        with door(self._place):
+            self._channel.sendall(data)
+
+    def end_input(self) -> None:
+        """See :class:`stoker.reach.transport.Channel`."""
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self._channel.shutdown_write()
+
+    def read(self, wait_s: float) -> tuple[Stream, bytes] | None:
+        """See :class:`stoker.reach.transport.Channel`."""
+        if not self._ready():
+            # One descriptor of paramiko's stands for both streams and for their end.
+            self._poll.poll(wait_s * 1000)
+        ended = self._channel.eof_received or self._channel.closed
+        with door(self._place):
+            if self._channel.recv_ready():
+                return "stdout", self._channel.recv(_READ)
+            if self._channel.recv_stderr_ready():
+                return "stderr", self._channel.recv_stderr(_READ)
+        return ("stdout", b"") if ended else None
+
+    def _ready(self) -> bool:
+        return self._channel.recv_ready() or self._channel.recv_stderr_ready() or self._channel.closed
+
+    def exit_status(self, wait_s: float) -> int | None:
+        """See :class:`stoker.reach.transport.Channel`."""
+        self._channel.status_event.wait(wait_s)
+        return self._channel.exit_status if self._channel.status_event.is_set() else None
+
+    def terminate(self) -> None:
+        """Send the command's process group SIGTERM, then SIGKILL (RFC 4254, 6.9; in OpenSSH since 7.9)."""
+        transport = self._channel.get_transport()
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            for name in ("TERM", "KILL"):
+                request = paramiko.Message()
+                request.add_byte(cMSG_CHANNEL_REQUEST)
+                request.add_int(self._channel.remote_chanid)
+                request.add_string("signal")
+                request.add_boolean(False)
+                request.add_string(name)
+                transport._send_user_message(request)  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """See :class:`stoker.reach.transport.Channel`."""
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self._channel.close()
