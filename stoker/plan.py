@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import posixpath
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from stoker import engines
+from stoker.config import script
+from stoker.config.profile import Profile, SecretRef, flag_of
 from stoker.engines.base import Engine
+
+if TYPE_CHECKING:
+    from stoker.config.inventory import Host
+    from stoker.config.profile_model import Server
+    from stoker.config.secrets import Secrets
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_KEPT = ("HOME", "USER", "LOGNAME", "SHELL")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Where an engine is told the name that it answers to, by argument or by variable.
+_SERVED_FLAGS = ("--served-model-name", "--served_model_name", "--alias", "-a")
+_SERVED_VARIABLES = ("LLAMA_ARG_ALIAS",)
+_DRAIN_FLAG = "--shutdown-timeout"  # an engine that is told to drain needs that long on top of its grace
 
 
 @dataclass(frozen=True)
@@ -87,5 +109,146 @@ class LaunchPlan:
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
     def to_wire(self) -> dict[str, Any]:
-        """The same as JSON types, for the agent (with the secrets: they travel inside the encrypted channel)."""
+        """The same as JSON types, for the agent: secrets too, they travel inside the encrypted channel."""
         return asdict(self)
+
+
+def build(
+    host: Host, profile_name: str, profile: Profile, *, secrets: Secrets | None, templates: Sequence[Path]
+) -> LaunchPlan:
+    """The complete plan of a resolved profile on a host.
+
+    Args:
+        host: The host.
+        profile_name: The profile's name, or ``run:RUN-ID``.
+        profile: As resolved for this host.
+        secrets: Where secrets are looked up; None leaves them out, for a plan that launches nothing.
+        templates: Folders with the user's launch templates: the first of ``PROFILE.sh.j2``, ``ENGINE.sh.j2``
+            and ``launch.sh.j2`` that is there is taken, else Stoker's own.
+
+    Raises:
+        InputError: There is no such secret, or a launch template is wrong.
+    """
+    server, engine = profile.server, engines.get(profile.engine)
+    python = _python(server, engine)
+    argv = _argv(server, engine, python)
+    env = {name: value for name, value in profile.env.items() if isinstance(value, str)}
+    references = _references(profile, engine)
+    context = {
+        "profile": profile_name,
+        "hash": profile.hash,
+        "host": host.name,
+        "slot": server.name,
+        "engine": engine.name,
+        "kept": [*_KEPT, *server.inherit],
+        "path": ":".join([*_bin_folders(server), _PATH]),
+        "gpus": [] if server.gpus == ("all",) else list(server.gpus),
+        "env": env,
+        "secrets": bool(references),
+        "setup": list(server.setup),
+        "argv": argv,
+    }
+    names = [f"{profile_name}.sh.j2", f"{engine.name}.sh.j2", "launch.sh.j2"]
+    return LaunchPlan(
+        host=host.name,
+        profile=profile_name,
+        profile_hash=profile.hash,
+        slot=server.name,
+        engine=engine,
+        model=server.model,
+        model_path=server.model if server.model.startswith("/") else "",
+        served_names=_served_names(profile),
+        bind=server.bind,
+        port=server.port,
+        gpus=server.gpus,
+        python=python,
+        env=env,
+        inherit=server.inherit,
+        expect=dict(profile.expect),
+        argv=tuple(argv),
+        script=script.render(names, [*templates, _TEMPLATES], context),
+        kill=KillPolicy(profile.kill.protect, _grace_s(profile, engine)),
+        ready=ReadyPolicy(profile.ready.timeout_s, profile.ready.stall_s),
+        bench=profile.bench.model_dump(),
+        resolved=profile.to_plain(),
+        secrets={} if secrets is None else _values(references, secrets),
+    )
+
+
+def secrets_file(plan: LaunchPlan) -> str:
+    """The text of ``secrets.env``, which the launch script reads; empty where the plan has no secrets."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in plan.secrets.items())
+
+
+def _python(server: Server, engine: Engine) -> str:
+    """The interpreter of a Python engine; empty where nothing says which."""
+    if server.python:
+        return server.python
+    if server.venv:
+        return f"{server.venv}/bin/python"
+    return "python3" if "{python}" in engine.command else ""
+
+
+def _bin_folders(server: Server) -> list[str]:
+    """Folders that go first on the PATH: an engine's tools are beside its interpreter."""
+    if server.venv:
+        return [f"{server.venv}/bin"]
+    folder = posixpath.dirname(server.python or "")
+    return [folder] if folder else []
+
+
+def _argv(server: Server, engine: Engine, python: str) -> list[str]:
+    """The whole command. To an engine without a command of its own nothing is added but the arguments."""
+    argv = [*server.wrap, *(server.command or [python if w == "{python}" else w for w in engine.command])]
+    if engine.command:
+        argv += [engine.model_flag, server.model] if engine.model_flag else [server.model]
+        argv += [engine.host_flag, server.bind, engine.port_flag, str(server.port)]
+    for flag, value in _flags(server).items():
+        argv += [flag, *_words(value)] if value != () else []
+    return argv
+
+
+def _flags(server: Server) -> dict[str, Any]:
+    return {flag_of(key): value for key, value in server.args.items()}
+
+
+def _words(value: Any) -> list[str]:
+    """What stands after a flag: nothing, a text, several, or JSON."""
+    if value is True:
+        return []
+    if isinstance(value, dict):
+        return [json.dumps(value, ensure_ascii=False, separators=(",", ":"))]
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _served_names(profile: Profile) -> tuple[str, ...]:
+    """Model ids, one of which the server must report: the model itself where it is told no other."""
+    server, flags = profile.server, _flags(profile.server)
+    told = [word for flag in _SERVED_FLAGS for word in _words(flags.get(flag, ()))]
+    told += [value for name in _SERVED_VARIABLES if isinstance(value := profile.env.get(name), str)]
+    aliases = [alias.strip() for word in told for alias in (word, *word.split(","))]
+    names = server.served_name or aliases or (server.model, posixpath.basename(server.model.rstrip("/")))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _grace_s(profile: Profile, engine: Engine) -> float:
+    """From SIGTERM to the launcher until the rest is signalled."""
+    if profile.kill.grace_s is not None:
+        return profile.kill.grace_s
+    drain = _flags(profile.server).get(_DRAIN_FLAG)
+    return engine.grace_s + (float(drain) if isinstance(drain, str) and drain.isdecimal() else 0.0)
+
+
+def _references(profile: Profile, engine: Engine) -> dict[str, SecretRef]:
+    """The variables whose values are secrets."""
+    found = {name: value for name, value in profile.env.items() if isinstance(value, SecretRef)}
+    if profile.server.api_key is not None:
+        found[engine.api_key_env] = profile.server.api_key
+    return found
+
+
+def _values(references: dict[str, SecretRef], secrets: Secrets) -> dict[str, str]:
+    return {
+        variable: secrets.value(reference.name, where=reference.place)
+        for variable, reference in references.items()
+    }

@@ -137,8 +137,7 @@ class Bounded(ImmutableSandboxedEnvironment):
             keep_trailing_newline=True,
             autoescape=False,  # no HTML here; scripts are quoted by finalize
             optimized=False,
-            cache_size=0,
-            **options,
+            **{"cache_size": 0, **options},
         )
         self.globals = {name: self.globals[name] for name in _GLOBALS}
         self.filters = {name: self.filters[name] for name in _FILTERS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -36,14 +37,20 @@ def render(names: Sequence[str], folders: Sequence[Path], context: Mapping[str, 
     Raises:
         BadTemplate: With the file and line of the template.
     """
-    environment = Bounded(_quoted, trim_blocks=True, lstrip_blocks=True)
-    environment.loader = ChoiceLoader([FileSystemLoader(folder) for folder in folders])
-    environment.filters |= {"quote": _quote, "shell": Shell, "comment": _comment, "words": _words}
     try:
-        template = environment.select_template(list(names))
+        template = _environment(tuple(folders)).select_template(list(names))
         return output(template, Session({}, context))
     except (*MISTAKES, OSError) as error:
         raise _script_mistake(error, names) from error
+
+
+@lru_cache(maxsize=8)
+def _environment(folders: tuple[Path, ...]) -> Bounded:
+    """One for all hosts: it keeps what it has compiled, and reads a file again when that has changed."""
+    environment = Bounded(_quoted, trim_blocks=True, lstrip_blocks=True, cache_size=50)
+    environment.loader = ChoiceLoader([FileSystemLoader(folder) for folder in folders])
+    environment.filters |= {"quote": _quote, "shell": Shell, "comment": _comment, "words": _words}
+    return environment
 
 
 def _quoted(value: Any) -> str:
