@@ -101,22 +101,9 @@ def later(word: str, of: str) -> str | None:
 
 OWN_NAMES = frozenset(
     (
-        *(
-            "ansible_check_mode",
-            "ansible_limit",
-            "ansible_play_hosts",
-            "ansible_play_hosts_all",
-            "group_names",
-        ),
-        *(
-            "groups",
-            "hostvars",
-            "inventory_hostname",
-            "inventory_hostname_short",
-            "item",
-            "omit",
-            "playbook_dir",
-        ),
+        *("ansible_check_mode", "ansible_play_hosts", "ansible_play_hosts_all", "group_names", "groups"),
+        *("hostvars", "inventory_dir", "inventory_file", "inventory_hostname", "inventory_hostname_short"),
+        *("item", "omit", "playbook_dir"),
     )
 )
 """Variables that Stoker sets itself, which a book may not."""

@@ -1,4 +1,4 @@
-"""The few modules that a runbook needs beside Stoker's verbs: command, shell, assert, debug, set_fact, fail, pause.
+"""The modules that a runbook needs beside the verbs: command, shell, assert, debug, set_fact, fail, pause.
 
 What they put into a registered variable, besides ``changed``, ``failed`` and ``msg``:
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,8 +31,8 @@ class Argument(Flag):
     """An argument that no command line has.
 
     Args:
-        holds: ``value``: anything that YAML can say. ``expressions``: one or a list, written without braces; the
-            module gets them as ``Evaluated``. ``words``: a command, split as a shell would.
+        holds: ``value``: anything that YAML can say. ``expressions``: one or a list, written without braces;
+            the module gets them as ``Evaluated``. ``words``: a command, split as a shell would.
     """
 
     holds: Literal["value", "expressions", "words"] = "value"
@@ -150,6 +150,20 @@ def _ran(job: Job, cmd: str | Sequence[str], what: dict[str, Any]) -> Outcome:
     return Outcome(_first_line(data["stdout_lines"]), data, changed=True)
 
 
+def by_hand(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the ``inv exec`` that does the same as command or shell; ``stdin`` has no place in it.
+
+    Raises:
+        InputError: A command that cannot be split into words.
+    """
+    text = args["cmd"]
+    if name == "command":
+        text = shlex.join(args["argv"] or _split(args["cmd"] or "", "cmd"))
+    if args["chdir"]:
+        text = f"cd {shlex.quote(args['chdir'])} && {text}"
+    return {"cmd": text, "timeout": args["timeout"]}
+
+
 def _split(text: str, where: str) -> list[str]:
     """A command in words.
 
@@ -180,6 +194,9 @@ def _shown(value: Any) -> str:
 def _lines(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((line, "") for line in text.splitlines() or [""])
 
+
+EXEC = (Flag("cmd", "The command."), Flag("timeout", "Seconds.", "number"))
+"""The flags of ``inv exec``, as ``by_hand`` gives them."""
 
 _RUN = (
     Flag("chdir", "Folder to run in."),

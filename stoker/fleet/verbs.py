@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from stoker.config.playbooktree import Argument, Module
 from stoker.fleet import basics, life, measure
-from stoker.fleet.flags import Flag
+from stoker.fleet.flags import Flag, command_line
 from stoker.fleet.job import Verb
 
 VERBS: Mapping[str, Verb] = MappingProxyType(
     {verb.name: verb for verb in (*life.VERBS, *measure.VERBS, *basics.VERBS)}
 )
 
-# Under --check these would load the server, wait for what was not started, write results or do who knows what.
-# The other verbs read only, or say themselves what they would do.
+# Under --check these would load the server, wait for what was not started, write results, or do who knows
+# what. The other verbs read only, or say themselves what they would do.
 SKIPPED_IN_CHECK = frozenset(("bench", "fetch", "wait", "command", "shell"))
 
 ONCE = frozenset(("pause",))
 """Modules that run once for all hosts of a play."""
 
-NO_COMMAND = frozenset(verb.name for verb in basics.VERBS)
-"""Modules that no ``inv`` command is equal to by name."""
-
+_BASIC = frozenset(verb.name for verb in basics.VERBS)
 _FREE = {"command": "cmd", "shell": "cmd", "debug": "msg"}
 _NEEDS = {"command": (("cmd", "argv"),), "shell": (("cmd",),), "assert": (("that",),)}
 _LATER = {
@@ -50,6 +49,28 @@ _LATER = {
 def modules() -> Mapping[str, Module]:
     """What a playbook's tasks may do: every verb as a module."""
     return MappingProxyType({name: _module(verb) for name, verb in VERBS.items()})
+
+
+def by_hand(name: str, hosts: Sequence[str], args: Mapping[str, Any]) -> str:
+    """The ``inv`` command that does on these hosts what a module does.
+
+    Args:
+        name: The module's name.
+        hosts: Names of hosts.
+        args: Its typed arguments.
+
+    Returns:
+        Empty for modules that only the book itself needs (debug, assert, …).
+
+    Raises:
+        InputError: A command that cannot be split into words.
+    """
+    on = ",".join(hosts)
+    if name in ("command", "shell"):
+        return command_line("exec", on, basics.EXEC, basics.by_hand(name, args))
+    if name in _BASIC:
+        return ""
+    return command_line(name, on, VERBS[name].flags, args)
 
 
 def _module(verb: Verb) -> Module:

@@ -1,0 +1,133 @@
+"""A playbook's module with its arguments, made ready for one host before anything is connected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stoker.config.inventory import Host
+from stoker.config.playbooktree import Module, Task
+from stoker.errors import HostFailed, InputError
+from stoker.fleet import choose
+from stoker.fleet.basics import Evaluated
+from stoker.fleet.flags import parse_all
+from stoker.fleet.job import Verb
+from stoker.fleet.result import Result
+from stoker.fleet.scope import Scope, without_omitted
+from stoker.fleet.session import Session
+
+if TYPE_CHECKING:
+    from stoker.fleet.project import Project
+    from stoker.plan import LaunchPlan
+    from stoker.reach.client import Agent
+
+
+@dataclass(frozen=True)
+class Call:
+    """A module with its arguments, ready to run on one host.
+
+    Args:
+        scope: The variables it was made from.
+        args: Typed.
+        plans: The servers that are meant.
+        command: The ``inv`` command that does the same; empty where there is none.
+        ended: What came of it already, where it is skipped or cannot be made.
+    """
+
+    scope: Scope
+    args: dict[str, Any] = field(default_factory=dict)
+    plans: tuple[LaunchPlan, ...] = ()
+    command: str = ""
+    ended: Result | None = None
+
+
+def arguments(task: Task, module: Module, verb: Verb, scope: Scope) -> dict[str, Any]:
+    """A task's arguments, rendered and typed.
+
+    Raises:
+        InputError: A template that cannot be rendered, or a value that does not fit.
+    """
+    place = task.place
+    expressions = {name for name, argument in module.arguments.items() if argument.expressions}
+    plain = {name: value for name, value in task.args.items() if name not in expressions}
+    rendered = without_omitted(scope.render(plain, place))
+    known = {name: value for name, value in rendered.items() if name in module.arguments}
+    args = parse_all(verb.flags, known, place)
+    for name in expressions & task.args.keys():
+        written = task.args[name]
+        several = written if isinstance(written, list) else [written]
+        args[name] = [_evaluated(expression, scope, place) for expression in several]
+    return {**args, **{name: value for name, value in rendered.items() if name not in known}}
+
+
+def _evaluated(expression: str | bool, scope: Scope, place: str) -> Evaluated:
+    if isinstance(expression, bool):
+        return Evaluated(str(expression).lower(), expression)
+    try:
+        return Evaluated(expression, scope.evaluate(expression, place))
+    except InputError as error:
+        return Evaluated(expression, error=error.what)
+
+
+def servers(project: Project, verb: Verb, host: Host, args: Mapping[str, Any]) -> tuple[LaunchPlan, ...]:
+    """The servers that a verb is meant for on a host.
+
+    Raises:
+        InputError: Two profiles for one slot, an unknown one; or a verb that changes one server and does not
+            know which.
+    """
+    if "profile" not in args:
+        return ()
+    slot = args.get("slot")
+    plans = choose.plans(project, host, args["profile"], slot)
+    if verb.wants_plan and verb.changes and not plans and not slot:
+        raise InputError(
+            "no profile is named and the host has no stoker_profiles",
+            where=host.name,
+            next_step="name one: profile: NAME (inv profiles lists them)",
+        )
+    return plans
+
+
+def truth(value: bool | str, scope: Scope, place: str) -> bool:
+    """A truth value or a template of one.
+
+    Raises:
+        InputError: The template gives something else.
+    """
+    given = value if isinstance(value, bool) else scope.render(value, place)
+    if isinstance(given, str) and given.lower() in ("true", "yes", "false", "no"):
+        return given.lower() in ("true", "yes")
+    if not isinstance(given, bool):
+        raise InputError(f"{value} gives neither true nor false, but {given!r:.60}", where=place)
+    return given
+
+
+class Timed(Session):
+    """A host's session whose calls end in time.
+
+    Args:
+        session: The host's, which stays open.
+        limit_s: For all calls together.
+    """
+
+    def __init__(self, session: Session, limit_s: float) -> None:
+        super().__init__(session.host, lambda _: session.agent, lambda _, event: session.emit(event))
+        self._session = session
+        self._limit_s = limit_s
+        self._end = time.monotonic() + limit_s
+
+    @property
+    def agent(self) -> Agent:
+        """The agent's client, connected."""
+        return self._session.agent
+
+    def call(self, op: str, params: dict[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
+        """Run one operation; see ``Session.call``."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            what = f"not done after {self._limit_s:g} s"
+            raise HostFailed(what, host=self.host.name, kind="timeout", next_step="give the task more time")
+        return self._session.call(op, params, timeout_s=left if timeout_s is None else min(left, timeout_s))

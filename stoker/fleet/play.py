@@ -1,0 +1,303 @@
+"""A playbook running: play by play, task by task, the hosts of a play side by side and in step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stoker.config import template
+from stoker.config.inventory import Host
+from stoker.config.playbooktree import Play, Playbook, Task
+from stoker.errors import EXIT_DONE, EXIT_INTERRUPTED, HostError, StokerError, exit_code_of
+from stoker.fleet import step
+from stoker.fleet.choice import Options, Stage
+from stoker.fleet.pool import HostResult, fan_out
+from stoker.fleet.rehearse import rehearse
+from stoker.fleet.result import Result, failed
+from stoker.fleet.scope import Frame, HostVars, own
+from stoker.fleet.session import Session
+from stoker.fleet.step import Setting, Turn
+from stoker.fleet.verbs import ONCE, by_hand
+
+if TYPE_CHECKING:
+    from stoker.fleet.project import Project
+    from stoker.reach.client import Agent
+
+COUNTED = ("ok", "changed", "failed", "unreachable", "skipped", "ignored")
+"""The recap's columns, with Ansible's meaning: ``ok`` counts changed and ignored tasks too."""
+
+
+class Watch(step.Listener, Protocol):
+    """Told what happens while a book runs."""
+
+    def play(self, play: Play, hosts: Sequence[str]) -> None:
+        """A play begins."""
+
+    def task(self, task: Task, title: str, commands: Sequence[str]) -> None:
+        """A task begins; with the ``inv`` commands that do the same."""
+
+    def event(self, host: str, event: dict[str, Any]) -> None:
+        """A host tells how far it is; from any thread."""
+
+
+@dataclass
+class Part:
+    """One host's part in a book.
+
+    Args:
+        session: Its connection, for the whole book.
+        facts: What was registered and set.
+        counts: The recap.
+        error: Why it left the book.
+        code: What the latest verdict asks for.
+        silent: A task with ``no_log`` runs: nothing of what the host tells is passed on.
+    """
+
+    session: Session
+    facts: dict[str, Any] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    error: HostError | None = None
+    code: int = EXIT_DONE
+    silent: bool = False
+
+    @property
+    def status(self) -> str:
+        """``ok``, ``failed`` or ``unreachable``."""
+        return "ok" if self.error is None else "failed" if self.counts["failed"] else "unreachable"
+
+    @property
+    def recap(self) -> dict[str, int]:
+        """Every count of the recap."""
+        return {name: self.counts[name] for name in COUNTED}
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """What came of a task, by host."""
+
+    task: Task
+    title: str
+    results: dict[str, Result]
+
+
+@dataclass(frozen=True)
+class PlayReport:
+    """What came of a play."""
+
+    play: Play
+    hosts: tuple[str, ...]
+    tasks: list[TaskReport] = field(default_factory=list)
+
+
+@dataclass
+class Report:
+    """What came of a book.
+
+    Args:
+        plays: Those that began.
+        parts: Every host that took part.
+        ended_at: The play that no host survived, after which the book ended; None where it went through.
+        interrupted: Ctrl-C ended it.
+    """
+
+    plays: list[PlayReport] = field(default_factory=list)
+    parts: dict[str, Part] = field(default_factory=dict)
+    ended_at: Play | None = None
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """By the worst of the hosts; a regression counts where it is a host's latest verdict."""
+        codes = [part.error.exit_code if part.error else part.code for part in self.parts.values()]
+        return exit_code_of([*codes, EXIT_INTERRUPTED] if self.interrupted else codes)
+
+
+def run(
+    book: Playbook,
+    stages: Sequence[Stage],
+    project: Project,
+    options: Options,
+    connect: Callable[[Host], Agent],
+    watch: Watch,
+) -> Report:
+    """Run a playbook.
+
+    Args:
+        book: The book.
+        stages: What of it is to run.
+        project: The wiring.
+        options: How.
+        connect: Opens a host's agent; called once a host at most.
+        watch: Told what happens.
+
+    Returns:
+        What came of it; a failed host is a value in it.
+
+    Raises:
+        InputError: What can be found wrong before the first connection.
+    """
+    return _Run(book, project, options, connect, watch).all(stages)
+
+
+class _Run:
+    """One run of a book."""
+
+    def __init__(
+        self,
+        book: Playbook,
+        project: Project,
+        options: Options,
+        connect: Callable[[Host], Agent],
+        watch: Watch,
+    ) -> None:
+        self.book = book
+        self.project = project
+        self.options = options
+        self.connect = connect
+        self.watch = watch
+        self.report = Report()
+        self._facts: dict[str, dict[str, Any]] = {}
+
+    def all(self, stages: Sequence[Stage]) -> Report:
+        """Every play; sessions are closed however it ends."""
+        rehearse(stages, self.project, self.options, self._own((), ()))
+        try:
+            for stage in stages:
+                if not self._play(stage):
+                    self.report.ended_at = stage.play
+                    break
+        except KeyboardInterrupt:
+            self.report.interrupted = True
+        finally:
+            for part in self.report.parts.values():
+                part.session.close()
+        return self.report
+
+    def _play(self, stage: Stage) -> bool:
+        """One play; False where it lost all of its hosts, which ends the book as it does in Ansible."""
+        for host in stage.hosts:
+            self._join(host)
+        parts = {host.name: self.report.parts[host.name] for host in stage.hosts}
+        before = sum(part.error is not None for part in parts.values())
+        report = PlayReport(stage.play, tuple(parts))
+        self.report.plays.append(report)
+        self.watch.play(stage.play, self._active(parts))
+        for task in stage.tasks:
+            active = self._active(parts)
+            if not active:
+                break
+            report.tasks.append(self._task(task, stage, active))
+        lost = sum(part.error is not None for part in parts.values()) - before
+        return not parts or lost < len(parts)
+
+    def _join(self, host: Host) -> None:
+        if host.name not in self.report.parts:
+            part = Part(Session(host, self.connect, self._pass_on))
+            self.report.parts[host.name] = part
+            self._facts[host.name] = part.facts
+
+    def _active(self, parts: dict[str, Part]) -> list[str]:
+        return [name for name, part in parts.items() if part.error is None]
+
+    def _pass_on(self, host: str, event: dict[str, Any]) -> None:
+        if not self.report.parts[host].silent:
+            self.watch.event(host, event)
+
+    def _task(self, task: Task, stage: Stage, active: Sequence[str]) -> TaskReport:
+        """One task on every host that is still there."""
+        setting = self._setting(stage, active)
+        names = active[:1] if task.module in ONCE else active
+        turns = {name: self._turn(setting, task, name) for name in names}
+        title = _title(task, turns[names[0]])
+        self.watch.task(task, title, commands(list(turns.values())))
+        for name, turn in turns.items():
+            self.report.parts[name].silent = turn.hidden
+        done = self._work(turns)
+        for name, result in done.items():
+            self._settle(self.report.parts[name], task, result)
+            for other in active if task.module in ONCE else ():
+                self.report.parts[other].facts.update(result.facts)
+        return TaskReport(task, title, done)
+
+    def _turn(self, setting: Setting, task: Task, name: str) -> Turn:
+        part = self.report.parts[name]
+        return Turn(setting, task, part.session, part.facts)
+
+    def _setting(self, stage: Stage, active: Sequence[str]) -> Setting:
+        values = self._own([host.name for host in stage.hosts], active)
+        frame = Frame(stage.play.vars, self.options.extra, values)
+        return Setting(self.project, frame, self.options.check, self.watch)
+
+    def _own(self, hosts: Sequence[str], active: Sequence[str]) -> dict[str, Any]:
+        everybody = HostVars(self.project.inventory.hosts, self._facts)
+        folder = str(self.book.path.parent)
+        return own(check=self.options.check, hosts=hosts, active=active, folder=folder, others=everybody)
+
+    def _work(self, turns: dict[str, Turn]) -> dict[str, Result]:
+        """Each host's turn, side by side; a pause in this thread, where Ctrl-C ends it."""
+        if next(iter(turns.values())).task.module in ONCE:
+            return {name: turn.run() for name, turn in turns.items()}
+        results = fan_out(list(turns), lambda name: turns[name].run(), forks=self.options.forks)
+        return {result.host: _result(result, turns[result.host]) for result in results}
+
+    def _settle(self, part: Part, task: Task, result: Result) -> None:
+        """Count a result, keep what it sets, and let a host go that failed."""
+        part.facts.update(result.facts)
+        part.silent = False
+        if result.code is not None:
+            part.code = result.code
+        if result.is_bad:
+            part.counts[result.status] += 1
+            part.error = located(result.error, task, result.hidden) if result.error else None
+            return
+        part.counts["skipped" if result.status == "skipped" else "ok"] += 1
+        part.counts["changed"] += result.status == "changed" or (
+            result.ignored and bool(result.data["changed"])
+        )
+        part.counts["ignored"] += result.ignored
+
+
+def _result(host: HostResult, turn: Turn) -> Result:
+    """A host's result; what a turn did not turn into one is a fault or an interruption."""
+    if isinstance(host.data, Result):
+        return host.data
+    if host.status == "interrupted":
+        raise KeyboardInterrupt
+    error = host.error or StokerError(f"the step ended as {host.status}")
+    return failed(error, host.host, turn.task.place)
+
+
+def _title(task: Task, turn: Turn) -> str:
+    """A task's name for people; rendered for the first host, as far as it can be."""
+    try:
+        return str(turn.first.scope.render(task.name, task.place))
+    except template.BadTemplate:
+        return task.name
+
+
+def commands(turns: Sequence[Turn]) -> list[str]:
+    """The ``inv`` commands of a task, hosts with equal arguments together; hidden arguments left out."""
+    groups: dict[str, list[Turn]] = {}
+    for turn in turns:
+        if turn.first.command:
+            key = "" if turn.hidden else by_hand(turn.verb.name, (), turn.first.args)
+            groups.setdefault(key, []).append(turn)
+    found = []
+    for key, same in groups.items():
+        names = [turn.host.name for turn in same]
+        if key:
+            found.append(by_hand(same[0].verb.name, names, same[0].first.args))
+        else:
+            found.append(f"inv {same[0].verb.name} --host {','.join(names)} (arguments not shown: no_log)")
+    return found
+
+
+def located(error: HostError, task: Task, hidden: bool) -> HostError:
+    """A host's failure with the task that it stopped at."""
+    what = error.what if not hidden else "failed (details not shown: no_log)"
+    evidence = () if hidden else error.evidence
+    hint = error.next_step
+    told = f"{task.place}: {task.name}: {what}"
+    return type(error)(told, host=error.host, kind=error.kind, evidence=evidence, next_step=hint)

@@ -1,0 +1,98 @@
+"""Everything about a playbook's steps that can be known before the first connection, tried on every host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stoker.config.inventory import Host
+from stoker.config.playbooktree import Task
+from stoker.errors import ConfigError, InputError, Problem
+from stoker.fleet.call import arguments, servers
+from stoker.fleet.choice import Options, Stage
+from stoker.fleet.scope import Frame, Scope
+from stoker.fleet.verbs import VERBS, by_hand, modules
+
+if TYPE_CHECKING:
+    from stoker.fleet.project import Project
+
+
+def rehearse(stages: Sequence[Stage], project: Project, options: Options, own: Mapping[str, Any]) -> None:
+    """Render and plan what depends on no result, for each host of each play.
+
+    Args:
+        stages: What is to run.
+        project: The wiring.
+        options: How it is to run.
+        own: The variables that Stoker sets.
+
+    Raises:
+        ConfigError: Every mistake found, at the tasks' lines.
+    """
+    late = _late(stages)
+    problems: dict[Problem, None] = {}
+    for stage in stages:
+        known = {name: value for name, value in stage.play.vars.items() if name not in late}
+        frame = Frame(known, options.extra, own)
+        for task in stage.tasks:
+            for host in stage.hosts:
+                problems.update(dict.fromkeys(_mistakes(task, host, project, frame, late)))
+    if problems:
+        raise ConfigError(list(problems))
+
+
+def _late(stages: Sequence[Stage]) -> frozenset[str]:
+    """Names of the variables that the book itself sets while it runs."""
+    names = set()
+    for stage in stages:
+        for task in stage.tasks:
+            names.add(task.register)
+            names.update(task.args if task.module == "set_fact" else ())
+    return frozenset(names)
+
+
+def _mistakes(
+    task: Task, host: Host, project: Project, frame: Frame, late: frozenset[str]
+) -> Iterator[Problem]:
+    """What is wrong with a task on a host."""
+    variables = {name: value for name, value in host.vars.items() if name not in late}
+    own = {name: value for name, value in task.vars.items() if name not in late}
+    for loop in _rounds(task, frame.scope(_with(host, variables), {}, own)):
+        scope = frame.scope(_with(host, variables), {}, own, loop)
+        if not _may_run(task, scope):
+            continue
+        try:
+            args = arguments(task, modules()[task.module], VERBS[task.module], scope)
+        except InputError:
+            continue  # it waits for what only the run can tell, or fails there with its own message
+        try:
+            by_hand(task.module, [host.name], args)
+            servers(project, VERBS[task.module], host, args)
+        except ConfigError as error:
+            yield from error.problems
+        except InputError as error:
+            where = f"{error.where}: " if error.where not in ("", task.place) else ""
+            yield Problem(task.file, task.line, where + error.what, error.next_step)
+
+
+def _with(host: Host, variables: Mapping[str, Any]) -> Host:
+    return Host(host.name, variables, host.groups, host.source)
+
+
+def _rounds(task: Task, scope: Scope) -> list[dict[str, Any]]:
+    """The loop's variable in each round, as far as it is known; one round without where there is no loop."""
+    if task.loop is None:
+        return [{}]
+    try:
+        items = scope.render(task.loop, task.place)
+    except InputError:
+        return []
+    return [{"item": item, "ansible_loop_var": "item"} for item in items] if isinstance(items, list) else []
+
+
+def _may_run(task: Task, scope: Scope) -> bool:
+    """Whether the task surely runs, or might."""
+    try:
+        return scope.unmet(task.when, task.place) is None
+    except InputError:
+        return True
