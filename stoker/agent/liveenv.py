@@ -64,7 +64,7 @@ class Reader:
         except (OSError, UnreadableError) as error:
             why = _reason(error)
         try:
-            return LiveEnv(_from_exec(pid), "exec", why)
+            return LiveEnv(at_exec(f"/proc/{pid}/environ"), "exec", why)
         except (OSError, UnreadableError) as error:
             return LiveEnv({}, "unreadable", f"{why}; {_reason(error)}")
 
@@ -213,21 +213,27 @@ def read_all(pids: Iterable[int], check: Callable[[], None] = lambda: None) -> D
 
 def _look_up(pid: int, mapping: Mapping, table: int, memory: Memory) -> Optional[int]:
     """The symbol's place, from the file that is mapped: the path may lead to its successor by now."""
-    why: Exception = UnreadableError("its file cannot be opened")
-    for path in (
-        f"/proc/{pid}/map_files/{mapping.range}",
-        f"/proc/{pid}/root{mapping.path}",
-        mapping.path,
-    ):
+    why = UnreadableError("its file cannot be opened")
+    for path in _sources(pid, mapping):
         try:
             with open(path, "rb") as file:
                 image = elf.Elf(file)
                 if memory.read(mapping.start, len(image.first_page)) != image.first_page:
                     raise UnreadableError("its file has been replaced since it was loaded")
                 return image.environ(table)
-        except (OSError, elf.ElfError, UnreadableError) as error:
-            why = error
+        except OSError as error:
+            why = UnreadableError(f"its file cannot be opened: {error.strerror}")
+        except (elf.ElfError, UnreadableError) as error:
+            why = UnreadableError(str(error))
     raise why
+
+
+def _sources(pid: int, mapping: Mapping) -> List[str]:
+    """Ways to a mapped file; the first two lead to it even when it was deleted, the first takes root."""
+    ways = [f"/proc/{pid}/map_files/{mapping.range}"]
+    if mapping.path == os.readlink(f"/proc/{pid}/exe"):
+        ways.append(f"/proc/{pid}/exe")
+    return [*ways, f"/proc/{pid}/root{mapping.path}", mapping.path]
 
 
 def _mappings(pid: int) -> List[Mapping]:
@@ -238,8 +244,8 @@ def _mappings(pid: int) -> List[Mapping]:
             fields = line.split(None, 5)
             if len(fields) == 6 and fields[4] != "0" and (fields[3], fields[4]) not in seen:
                 path = fields[5].rstrip("\n").replace("\\012", "\n")
-                start = int(fields[0].split("-")[0], 16)
-                mapping = Mapping(start, fields[0], int(fields[2], 16), fields[3], fields[4], path)
+                start, end = (int(number, 16) for number in fields[0].split("-"))
+                mapping = Mapping(start, f"{start:x}-{end:x}", int(fields[2], 16), fields[3], fields[4], path)
                 seen[fields[3], fields[4]] = mapping
     if not seen:
         raise UnreadableError("nothing is mapped")
@@ -260,8 +266,17 @@ def _image(pid: int) -> Tuple[str, ...]:
     return fields[19], fields[23], fields[25]
 
 
-def _from_exec(pid: int) -> Dict[str, str]:
-    with open(f"/proc/{pid}/environ", "rb") as file:
+def at_exec(path: str) -> Dict[str, str]:
+    """The environment as it was given at exec.
+
+    Args:
+        path: ``/proc/PID/environ``.
+
+    Raises:
+        UnreadableError: A title was written over it, in whole or in part.
+        OSError: It may not be read.
+    """
+    with open(path, "rb") as file:
         raw = file.read(MAX_BYTES + 1)
     entries = raw[:-1].split(b"\0") if raw.endswith(b"\0") else raw.split(b"\0")
     if not raw.strip(b"\0"):
