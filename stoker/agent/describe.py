@@ -9,21 +9,30 @@ from typing import Any, Dict, List, Sequence
 from .procs import Process
 from .scope import Finding
 
-_SECRET_FLAG = re.compile(
-    r"--?(.*[-_])?(api-?keys?|key|token|secret|password|passwd|credentials?)", re.IGNORECASE
+_SECRET_NAME = re.compile(
+    r"-{0,2}(.*[-_])?(api-?keys?|key|token|secret|password|passwd|credentials?)", re.IGNORECASE
 )
 _SECRET_WORD = re.compile(r"\b(sk|hf|ghp|xox[a-z])[-_][A-Za-z0-9_-]{12,}|(?<=://)[^/@\s]+:[^/@\s]+(?=@)")
+# A process that we cannot see: 0 is nobody's number.
+_NOBODY: Dict[str, Any] = {
+    **dict.fromkeys(("pid", "start", "ppid"), 0),
+    **dict.fromkeys(("uid", "user", "state", "age_s")),
+    **dict.fromkeys(("title", "cmdline"), ""),
+}
 _TITLE_CHARS = 300
 _CMDLINE_CHARS = 4000
 
 
 def process(finding: Finding) -> Dict[str, Any]:
     """A finding as the contract's *process*."""
-    shown = {"gpus": list(finding.gpus), "ports": list(finding.ports), "gpu_mib": finding.gpu_mib}
+    shown: Dict[str, Any] = {
+        "gpus": list(finding.gpus),
+        "ports": list(finding.ports),
+        "gpu_mib": finding.gpu_mib,
+    }
     shown["reason"] = finding.reason
     if finding.process is None:
-        nobody = dict.fromkeys(("pid", "start", "ppid", "uid", "user", "state", "age_s"))
-        return {**nobody, "title": "", "cmdline": "", **shown}
+        return {**_NOBODY, **shown}
     return {**plain(finding.process), **shown}
 
 
@@ -56,16 +65,17 @@ def line(finding: Finding) -> str:
 def redacted(argv: Sequence[str]) -> List[str]:
     """A command line with ``***`` in place of what looks like a key."""
     words: List[str] = []
-    hide_next = False
+    hiding = False
     for word in argv:
-        flag, equals, _ = word.partition("=")
-        if hide_next and not word.startswith("--"):
+        name, equals, _ = word.partition("=")
+        hiding = hiding and not word.startswith("--")
+        if hiding:
             words.append("***")
-        elif equals and _SECRET_FLAG.fullmatch(flag):
-            words.append(flag + "=***")
+        elif equals and _SECRET_NAME.fullmatch(name):
+            words.append(name + "=***")
         else:
             words.append(_SECRET_WORD.sub("***", word))
-        hide_next = bool(_SECRET_FLAG.fullmatch(word))
+        hiding = hiding or (word.startswith("-") and bool(_SECRET_NAME.fullmatch(word)))
     return words
 
 

@@ -52,6 +52,8 @@ def is_orphan(snapshot: Snapshot, process: Process) -> bool:
     A child shares its parent's session unless it leads its own, so a parent of another session has taken it
     in. Of a leader, only a known reaper as its parent tells; in doubt somebody owns it.
     """
+    if process.ppid == 0:
+        return False  # started from outside of this container
     parent = snapshot.by_pid.get(process.ppid)
     if parent is None or parent.gone or not snapshot.is_ours(parent):
         return True
@@ -84,7 +86,8 @@ def _key(snapshot: Snapshot, recogniser: Recogniser, root: Process) -> Tuple[str
         if leader is not None and not leader.gone and recogniser.launcher(leader):
             return "pid", leader.pid
     group = snapshot.by_pid.get(root.pgid)
-    return ("pgid", root.pgid) if group is None or group.gone else ("pid", root.pid)
+    leads_nobody = root.pgid > 0 and (group is None or group.gone)
+    return ("pgid", root.pgid) if leads_nobody else ("pid", root.pid)
 
 
 def _family(recogniser: Recogniser, members: List[Process]) -> Family:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 from . import procs
-from .context import AgentError
+from .context import AgentError, Context
 from .facts import Facts
 
 SYSTEM_DIR = "/run/lock"
@@ -42,6 +42,23 @@ def gpu_lock(gpu: str) -> str:
 def port_lock(address: str, port: int) -> str:
     """Name of the lock of an address and port."""
     return f"tcp-{address}-{port}"
+
+
+def unlock(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
+    """The operation ``unlock``: what is locked; without ``check``, takes away what a dead holder left.
+
+    Raises:
+        AgentError: ``lock-held``: a living holder is left; ``io``.
+    """
+    if params.get("check"):
+        return {"locks": ctx.locks.listing()}
+    locks = ctx.locks.break_stale()
+    held = next((lock for lock in locks if lock["alive"]), None)
+    if held is not None:
+        raise _is_held(
+            held["name"], held, f"end its process first: kill {held['pid']}" if held["pid"] else ""
+        )
+    return {"locks": locks}
 
 
 class LockSet:
@@ -249,7 +266,7 @@ def _look(path: str) -> Optional[Dict[str, Any]]:
     return held
 
 
-def _is_held(name: str, held: Dict[str, Any]) -> AgentError:
+def _is_held(name: str, held: Dict[str, Any], advice: str = "") -> AgentError:
     who = held["owner"] or "somebody"
     where = f" from {held['host']}" if held["host"] else ""
     age = f" for {held['age_s']:.0f} s" if held["age_s"] is not None else ""
@@ -258,6 +275,6 @@ def _is_held(name: str, held: Dict[str, Any]) -> AgentError:
     return AgentError(
         "lock-held",
         f"{name} is locked by {who}{where}{pid}{age}{what}",
-        next_step="wait until that ends, or look at it with: inv unlock --check",
+        next_step=advice or "wait until that ends, or look at it with: inv unlock --check",
         detail={"name": name, **held},
     )

@@ -44,11 +44,17 @@ def current(home: str, slot: str) -> Optional[Launch]:
 
 def recorded(home: str, slot: str, launch_id: str) -> Optional[Launch]:
     """The record of one launch; None where there is none, or it cannot be used."""
+    folder = launch_dir(home, slot, launch_id)
     try:
-        launch = json.loads(read_file(os.path.join(launch_dir(home, slot, launch_id), "launch.json")))
+        launch = json.loads(read_file(os.path.join(folder, "launch.json")))
     except ValueError:
         return None
-    return launch if isinstance(launch, dict) and "launch_id" in launch else None
+    if not isinstance(launch, dict) or "launch_id" not in launch:
+        return None
+    words = read_file(os.path.join(folder, "launcher")).split()
+    if not launch["pid"] and len(words) == 2:  # whoever launched it was ended before it could say so
+        launch["pid"], launch["start"] = int(words[0]), int(words[1])
+    return launch
 
 
 def launches(home: str) -> List[Launch]:
@@ -89,6 +95,7 @@ def leftovers(home: str, slot: str, facts: Facts) -> List[Launch]:
         launch
         for launch in found
         if launch is not None
+        and launch["pid"]
         and is_this_boot(launch, facts)
         and not os.path.exists(os.path.join(launch_dir(home, slot, launch["launch_id"]), "empty"))
     ]
@@ -107,8 +114,8 @@ def members(snapshot: Snapshot, launch: Launch, facts: Facts) -> Tuple[List[Proc
         The processes, parents before children, and how they were found: ``shim`` (every descendant, whatever
         it renamed or detached), ``session+marker`` where the shim is gone, ``none`` after the host's restart.
     """
-    if not is_this_boot(launch, facts):
-        return [], "none"
+    if not is_this_boot(launch, facts) or int(launch.get("pid") or 0) <= 0:
+        return [], "none"  # (0 stands for every session that began outside of a container)
     if snapshot.alive(int(launch.get("shim_pid") or 0), int(launch.get("shim_start") or 0)):
         return snapshot.descendants(int(launch["shim_pid"])), "shim"
     roots = _session(snapshot, launch) + _marked(snapshot, launch)
@@ -136,6 +143,11 @@ def write(path: str, text: str, mode: int = 0o600) -> None:
     except OSError as error:
         _forget(draft)
         raise io_error(path, error) from error
+
+
+def write_json(path: str, value: Launch) -> None:
+    """Write a JSON file as ``write`` does."""
+    write(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def io_error(path: str, error: OSError) -> AgentError:

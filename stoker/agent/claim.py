@@ -1,0 +1,125 @@
+"""What an operation claims on the host: slots, GPUs, a port; and which locks that takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from . import look, owners, state
+from .context import AgentError, Context
+from .gpu import GpuState
+from .locks import gpu_lock, port_lock, slot_lock
+from .scope import Target
+from .state import Launch
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is claimed.
+
+    Args:
+        target: For the decision.
+        slots: Slots whose launches are ours to end.
+        gpus: The GPUs as the driver names them.
+        protect: As in a profile.
+        grace_s: For our launcher; None: as its engine has it.
+        locks: Names of the locks to hold.
+    """
+
+    target: Target
+    slots: Tuple[str, ...]
+    gpus: Tuple[Any, ...] = ()
+    protect: Tuple[str, ...] = ()
+    grace_s: Optional[float] = None
+    locks: Tuple[str, ...] = ()
+
+    @property
+    def needs_gpus(self) -> bool:
+        """Whether the state of the GPUs matters."""
+        return self.target.gpus is None or bool(self.target.gpus)
+
+
+def of_plan(ctx: Context, plan: Mapping[str, Any], driver: GpuState, force: bool) -> Claim:
+    """What a plan claims (GPUs that are not there are the preflight's to tell)."""
+    gpus, _ = owners.resolve(plan["gpus"], driver)
+    return Claim(
+        target=_target(plan["bind"], plan["port"], [gpu.index for gpu in gpus], force),
+        slots=(plan["slot"],),
+        gpus=tuple(gpus),
+        protect=tuple(plan["kill"]["protect"]),
+        grace_s=float(plan["kill"]["grace_s"]),
+        locks=(
+            slot_lock(ctx.home, plan["slot"]),
+            *_gpu_locks(gpus),
+            *(port_lock(address, plan["port"]) for address in look.addresses(plan["bind"])),
+        ),
+    )
+
+
+def of_slot(ctx: Context, slot: str, driver: GpuState, force: bool) -> Claim:
+    """What the slot's latest launch claims.
+
+    Raises:
+        AgentError: ``no-server``: there is no such slot.
+    """
+    launch = known_slot(ctx, slot)
+    gpus, _ = owners.resolve(launch.get("gpu_uuids") or launch["gpus"], driver) if launch else ([], [])
+    bind, port = (launch["bind"], int(launch["port"])) if launch else ("", 0)
+    return Claim(
+        target=_target(bind, port, [gpu.index for gpu in gpus], force),
+        slots=(slot,),
+        gpus=tuple(gpus),
+        locks=(
+            slot_lock(ctx.home, slot),
+            *_gpu_locks(gpus),
+            *(port_lock(address, port) for address in look.addresses(bind) if port),
+        ),
+    )
+
+
+def of_match(text: str, force: bool) -> Claim:
+    """Whatever has such a command line."""
+    return Claim(target=Target(match=look.pattern(text), force=force), slots=())
+
+
+def of_host(ctx: Context, driver: GpuState, force: bool) -> Claim:
+    """Everything of ours on the host."""
+    slots = tuple(state.slots(ctx.home))
+    return Claim(
+        target=Target(gpus=None, force=force),
+        slots=slots,
+        gpus=tuple(driver.gpus),
+        locks=(*(slot_lock(ctx.home, slot) for slot in slots), *_gpu_locks(driver.gpus)),
+    )
+
+
+def of(ctx: Context, params: Dict[str, Any], driver: GpuState) -> Claim:
+    """What a ``kill`` claims, by its parameters."""
+    force = bool(params.get("force"))
+    if params.get("plan"):
+        return of_plan(ctx, params["plan"], driver, force)
+    if params.get("slot"):
+        return of_slot(ctx, params["slot"], driver, force)
+    if params.get("match"):
+        return of_match(params["match"], force)
+    return of_host(ctx, driver, force)
+
+
+def known_slot(ctx: Context, slot: str) -> Optional[Launch]:
+    """The latest launch of a slot; None where it never got that far.
+
+    Raises:
+        AgentError: ``no-server``: there is no such slot.
+    """
+    if slot not in state.slots(ctx.home):
+        known = ", ".join(state.slots(ctx.home)) or "none"
+        raise AgentError("no-server", f"there is no slot {slot} here", next_step=f"known here: {known}")
+    return state.current(ctx.home, slot)
+
+
+def _target(bind: str, port: int, gpus: Sequence[int], force: bool) -> Target:
+    return Target(frozenset(gpus), look.addresses(bind) if port else (), port, force=force)
+
+
+def _gpu_locks(gpus: Iterable[Any]) -> List[str]:
+    return [gpu_lock(gpu.uuid or str(gpu.index)) for gpu in gpus]

@@ -1,0 +1,262 @@
+"""A clean kill: end what was decided, in order, and prove that it has let go."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
+
+from . import describe, procs, quarry, release, signals, state
+from .context import AgentError, Context
+from .look import Sight
+from .procs import Process
+from .scope import Finding, Scope, Target
+from .signals import Ending
+
+Report = Dict[str, Any]
+
+DEFAULT_GRACE_S = 15.0
+_SHIM_S = 1.0
+_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Order:
+    """One clean kill that was decided on.
+
+    Args:
+        grace_s: For launchers of ours; None: as their engines have it.
+        agreed: Only exactly these are ended, and what descends from them (a list that was agreed to).
+    """
+
+    sight: Sight
+    scope: Scope
+    target: Target
+    grace_s: Optional[float] = None
+    agreed: Optional[FrozenSet[Tuple[int, int]]] = None
+
+
+def nothing() -> Report:
+    """The kill report of a command that had nothing to end."""
+    return {
+        "ended": [],
+        "listed": [],
+        "blockers": [],
+        "unkillable": [],
+        "released": {"processes": True, "port": True, "gpus": [], "shm": []},
+        "steps": [],
+        "containment": "none",
+    }
+
+
+def report(order: Order) -> Report:
+    """The kill report before anything was done."""
+    scope = order.scope
+    return {
+        **nothing(),
+        "ended": [describe.process(finding) for finding in scope.ended],
+        "listed": [describe.process(finding) for finding in scope.listed],
+        "blockers": [describe.process(finding) for finding in scope.blockers],
+        "released": {"processes": False, "port": False, "gpus": [], "shm": []},
+        "containment": order.sight.containment,
+    }
+
+
+def refuse_blocked(order: Order) -> None:
+    """Stop where somebody else holds what is claimed.
+
+    Raises:
+        AgentError: ``blocked``, with the list; nobody was signalled.
+    """
+    scope = order.scope
+    evidence = [describe.line(finding) for finding in scope.blockers]
+    evidence += [f"GPU {index}: {why}" for index, why in sorted(scope.unknown.items())]
+    if evidence:
+        raise AgentError(
+            "blocked",
+            f"somebody else holds what this needs: {evidence[0]}",
+            evidence[:_SHOWN],
+            next_step="end that yourself, choose other GPUs or another port, or --force what may be ended",
+            detail={"kill": report(order), "unknown": {str(i): why for i, why in scope.unknown.items()}},
+        )
+
+
+def only_agreed(order: Order) -> Order:
+    """The order limited to the list that was agreed to; what came since is listed."""
+    agreed = order.agreed
+    if agreed is None:
+        return order
+    snapshot = order.sight.view.snapshot
+
+    def covers(process: Process) -> bool:
+        return any(one.key in agreed for one in (process, *snapshot.ancestors(process.pid)))
+
+    yes = tuple(f for f in order.scope.ended if f.process is not None and covers(f.process))
+    no = tuple(
+        replace(f, reason="came after the list was agreed to") for f in order.scope.ended if f not in yes
+    )
+    return replace(order, scope=replace(order.scope, ended=yes, listed=order.scope.listed + no))
+
+
+def carry_out(ctx: Context, order: Order) -> Report:
+    """End and prove; call it inside a shield.
+
+    Raises:
+        AgentError: ``unkillable``, ``not-released``; both with the report.
+    """
+    first_step = len(ctx.steps)
+    view = order.sight.view
+    doomed = [finding.process for finding in order.scope.ended if finding.process is not None]
+    launches = order.sight.own if order.agreed is None else ()
+    prey = quarry.Quarry(
+        view.snapshot,
+        doomed,
+        launches,
+        lambda p: p.pid in view.agent or p.pid == 1 or view.protected.covers(p),
+    )
+    unkillable = _end(ctx, order, prey, doomed)
+    done = report(order)
+    done["ended"] += [
+        describe.process(Finding(p, "born while it was ended"))
+        for p in prey.known.values()
+        if p.key not in {one.key for one in doomed}
+    ]
+    done["released"]["processes"] = not unkillable
+    if unkillable:
+        done["unkillable"] = [describe.process(Finding(p, "lives on after SIGKILL")) for p in unkillable]
+        done["steps"] = ctx.steps[first_step:]
+        raise _unkillable(done, unkillable)
+    if order.agreed is None:
+        _end_shims(ctx, order)
+    ended = _ended(order, prey, doomed)
+    with ctx.step("release") as step:
+        problem = _released(ctx, order, ended, done)
+        step.detail = problem or "all is free"
+    done["steps"] = ctx.steps[first_step:]
+    if problem:
+        raise AgentError(
+            "not-released",
+            f"the old server is gone, but {problem}",
+            next_step="look at the host: inv status, inv doctor",
+            detail={"kill": done},
+        )
+    return done
+
+
+def _end(ctx: Context, order: Order, prey: quarry.Quarry, doomed: Sequence[Process]) -> List[Process]:
+    """The three stages; returns what cannot be killed."""
+    ending = Ending(ctx.facts, prey)
+    first, grace_s = _launchers(order, doomed)
+    left: Sequence[Process] = doomed
+    if first:
+        with ctx.step("terminate") as step:
+            left = ending.politely(first, grace_s)
+            step.detail = f"SIGTERM to {_pids(first)}, {len(left)} left"
+    if left:
+        with ctx.step("terminate the rest") as step:
+            before = len(left)
+            left = ending.firmly(left, min(signals.TERM_S, grace_s))
+            step.detail = f"SIGTERM to {before}, {len(left)} left"
+    if not doomed:
+        return []
+    with ctx.step("kill") as step:
+        killed = len(left)
+        left = ending.finally_()
+        step.detail = f"SIGKILL to {killed}, {len(left)} left" if killed else "nothing left to kill"
+    return list(left)
+
+
+def _launchers(order: Order, doomed: Sequence[Process]) -> Tuple[List[Process], float]:
+    """Who gets SIGTERM alone and first, and how long they have."""
+    keys = {process.key for process in doomed}
+    own = {(int(one["pid"]), int(one["start"])): str(one["engine"]) for one in order.sight.own}
+    first: Dict[Tuple[int, int], Process] = {}
+    graces: List[float] = []
+    for process in doomed:
+        if process.key in own:
+            first[process.key] = process
+            graces.append(_engine_grace(order, own[process.key]) if order.grace_s is None else order.grace_s)
+    for family in order.sight.view.families:
+        launcher = family.launcher
+        if launcher is not None and launcher.key in keys and not _below(order, launcher, first.values()):
+            first[launcher.key] = launcher
+            graces.append(_engine_grace(order, family.engine))
+    return list(first.values()), max(graces, default=signals.TERM_S)
+
+
+def _below(order: Order, process: Process, others: Iterable[Process]) -> bool:
+    above = {parent.key for parent in order.sight.view.snapshot.ancestors(process.pid)} | {process.key}
+    return any(other.key in above for other in others)
+
+
+def _engine_grace(order: Order, engine: str) -> float:
+    known = order.sight.recogniser.engines.get(engine, {})
+    return float(known.get("grace_s", DEFAULT_GRACE_S))
+
+
+def _end_shims(ctx: Context, order: Order) -> None:
+    """The supervisors end by themselves once nothing is left; they go last."""
+    end = time.monotonic() + _SHIM_S
+    while True:
+        left = quarry.shims(procs.snapshot(ctx.facts), order.sight.own, ctx.facts)
+        if not left:
+            break
+        if time.monotonic() > end:
+            for shim in left:
+                signals.send(shim, signals.KILL)
+        time.sleep(0.005)
+    for launch in order.sight.own:
+        proof = os.path.join(state.launch_dir(ctx.home, launch["slot"], launch["launch_id"]), "empty")
+        if not os.path.exists(proof):
+            state.write(proof, "")  # its shim was not there to see it; we were
+
+
+def _ended(order: Order, prey: quarry.Quarry, doomed: Sequence[Process]) -> release.Ended:
+    view, target = order.sight.view, order.target
+    held = {index for finding in order.scope.ended for index in finding.gpus}
+    claimed = target.gpus if target.gpus is not None and not target.own_only else frozenset()
+    names = {family.engine for family in view.families if any(m.key in prey.known for m in family.members)}
+    names |= {str(launch["engine"]) for launch in (*order.sight.own, *order.sight.dead)}
+    engines = [
+        order.sight.recogniser.engines[name] for name in names if name in order.sight.recogniser.engines
+    ]
+    lives = [release.life_of(doomed)] if doomed else []
+    lives += [release.life_of([], float(launch["started_at"])) for launch in order.sight.own]
+    lives += [(float(launch["started_at"]), float(launch["ended_at"])) for launch in order.sight.dead]
+    return release.Ended(
+        keys=frozenset(prey.known),
+        lives=tuple(lives),
+        gpus=tuple(sorted(held | claimed)),
+        before=view.owners,
+        addresses=target.addresses,
+        port=0 if target.own_only else target.port,
+        shm_prefixes=tuple(prefix for engine in engines for prefix in engine["shm_prefixes"]),
+    )
+
+
+def _released(ctx: Context, order: Order, ended: release.Ended, done: Report) -> str:
+    """Fill in what was released; returns what was not, or empty."""
+    released = done["released"]
+    released["port"] = release.port_free(ended)
+    gpus = release.gpus_free(ctx, ended) if order.scope.ended else []
+    released["gpus"] = [{k: v for k, v in one.items() if k != "free"} for one in gpus]
+    released["shm"] = release.sweep_shm(ctx, ended)
+    held = [f"GPU {one['index']} still has {one['after_mib']} MiB in use" for one in gpus if not one["free"]]
+    if not released["port"]:
+        held.append(f"port {ended.port} is listened on again or still")
+    return "; ".join(held)
+
+
+def _unkillable(done: Report, left: Sequence[Process]) -> AgentError:
+    return AgentError(
+        "unkillable",
+        f"{len(left)} processes live on after SIGKILL: {_pids(left)}",
+        [describe.line(Finding(process, f"state {process.state}")) for process in left[:_SHOWN]],
+        next_step="nothing was launched on top; if they hang in the driver, the host needs a reboot",
+        detail={"kill": done},
+    )
+
+
+def _pids(processes: Sequence[Process]) -> str:
+    return ", ".join(str(process.pid) for process in processes[:_SHOWN])

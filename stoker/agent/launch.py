@@ -1,0 +1,267 @@
+"""Starting a server so that it outlives the connection: its files first, then the shim that runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from . import procs, state
+from .context import AgentError, Context
+from .logs import tail
+from .state import MARKER, Launch
+
+GPUS = "STOKER_GPUS"
+_MINIMAL = ("HOME", "USER", "LOGNAME", "SHELL", "PATH")
+_NEXT = ".next"
+_START_S = 20.0
+# A command that cannot even be run has ended by then; whatever ends later is for ``wait`` to tell.
+_EARLY_S = 0.06
+_SHOWN_LINES = 20
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A launch whose files are in place and whose server does not run yet.
+
+    Args:
+        slot_dir: Folder of the slot; its next script (and secrets) wait there under a temporary name.
+        folder: Folder of the launch.
+        record: The launch's record, still without processes.
+        env: The whole environment of the script.
+        argv: The interpreter of the script and the script.
+    """
+
+    slot_dir: str
+    folder: str
+    record: Launch
+    env: Mapping[str, str]
+    argv: Tuple[str, ...]
+
+
+def environment(ctx: Context, plan: Mapping[str, Any], gpus: Sequence[Any]) -> Dict[str, str]:
+    """What the launch script starts with: a fixed minimal set, what the plan inherits, and the host's own.
+
+    Args:
+        gpus: The GPUs resolved on this host.
+    """
+    login = ctx.login_env
+    account = _account()
+    env = {name: login.get(name) or account[name] for name in _MINIMAL}
+    env.update({name: login[name] for name in plan["inherit"] if name in login})
+    env.update(ctx.facts.process_env)
+    if gpus:
+        env[GPUS] = ",".join(gpu.uuid or str(gpu.index) for gpu in gpus)
+    return env
+
+
+def prepare(ctx: Context, plan: Mapping[str, Any], gpus: Sequence[Any]) -> Prepared:
+    """Write everything a launch needs, before anything else is touched.
+
+    Raises:
+        AgentError: ``io``, naming the path.
+    """
+    now = time.time()
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
+    launch_id = f"{stamp}.{int(now * 1000) % 1000:03d}Z-{os.urandom(2).hex()}"  # sorts by time
+    slot_dir = state.slot_dir(ctx.home, plan["slot"])
+    folder = state.launch_dir(ctx.home, plan["slot"], launch_id)
+    try:
+        os.makedirs(folder, 0o700)
+    except OSError as error:
+        raise state.io_error(folder, error) from error
+    script = os.path.join(slot_dir, "launch.sh")
+    for path in (os.path.join(folder, "launch.sh"), script + _NEXT):
+        state.write(path, plan["script"], 0o700)
+    state.write(os.path.join(folder, "shim.py"), _source_of_shim())
+    if plan["secrets"]:
+        state.write(os.path.join(slot_dir, "secrets.env") + _NEXT, _as_shell(plan["secrets"]))
+        os.symlink("../../secrets.env", os.path.join(folder, "secrets.env"))
+    record = _record(ctx, plan, gpus, launch_id, folder)
+    _write_record(folder, record)
+    env = {**environment(ctx, plan, gpus), MARKER: record["marker"]}
+    return Prepared(slot_dir, folder, record, env, (*interpreter(plan["script"]), script))
+
+
+def discard(prepared: Prepared) -> None:
+    """Take back what ``prepare`` wrote: the launch will not be."""
+    for name in ("launch.sh", "secrets.env"):
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(prepared.slot_dir, name + _NEXT))
+    shutil.rmtree(prepared.folder, ignore_errors=True)
+
+
+def began(prepared: Prepared) -> bool:
+    """Whether its server was started, whatever became of it."""
+    return os.path.exists(os.path.join(prepared.folder, "launcher"))
+
+
+def start(ctx: Context, prepared: Prepared) -> Launch:
+    """Run the server under its shim.
+
+    Returns:
+        The record of the launch, as it is kept on the host.
+
+    Raises:
+        AgentError: ``died``: it has ended already; ``io``.
+    """
+    _into_place(prepared)
+    shim_pid, shim_start, pid, pid_start = _run_shim(ctx, prepared)
+    launch = {
+        **prepared.record,
+        "shim_pid": shim_pid,
+        "shim_start": shim_start,
+        "pid": pid,
+        "start": pid_start,
+        "started_at": time.time(),
+    }
+    _write_record(prepared.folder, launch)
+    state.write(os.path.join(prepared.slot_dir, "current"), launch["launch_id"])
+    rotate(ctx, launch["slot"])
+    _check_alive(ctx, launch)
+    return launch
+
+
+def rotate(ctx: Context, slot: str) -> None:
+    """Keep the last launches only, and any that still has processes."""
+    busy = {launch["launch_id"] for launch in state.leftovers(ctx.home, slot, ctx.facts)}
+    for launch_id in state.history(ctx.home, slot)[: -state.KEPT_LAUNCHES]:
+        if launch_id not in busy:
+            shutil.rmtree(state.launch_dir(ctx.home, slot, launch_id), ignore_errors=True)
+
+
+def interpreter(script: str) -> List[str]:
+    """What runs the script, by its first line: its folder may forbid to execute files."""
+    first = script.split("\n", 1)[0]
+    words = first[2:].strip().split(None, 1) if first.startswith("#!") else []
+    return words or ["/bin/sh"]
+
+
+def _record(
+    ctx: Context, plan: Mapping[str, Any], gpus: Sequence[Any], launch_id: str, folder: str
+) -> Launch:
+    facts = ctx.facts
+    return {
+        "launch_id": launch_id,
+        "slot": plan["slot"],
+        "profile": plan["profile"],
+        "profile_hash": plan["profile_hash"],
+        "host": plan["host"],
+        "engine": plan["engine"]["name"],
+        "pid": 0,
+        "start": 0,
+        "shim_pid": 0,
+        "shim_start": 0,
+        "bind": plan["bind"],
+        "port": plan["port"],
+        "gpus": [gpu.index for gpu in gpus],
+        "gpu_uuids": [gpu.uuid for gpu in gpus],
+        "model": plan["model"],
+        "script": os.path.join(folder, "launch.sh"),
+        "log": os.path.join(folder, "server.log"),
+        "marker": os.urandom(16).hex(),
+        "boot_id": facts.boot_id,
+        "init_start": facts.init_start,
+        "simulated": facts.simulated,
+        "started_at": time.time(),
+    }
+
+
+def _write_record(folder: str, record: Launch) -> None:
+    state.write_json(os.path.join(folder, "launch.json"), record)
+
+
+def _into_place(prepared: Prepared) -> None:
+    secrets = os.path.join(prepared.slot_dir, "secrets.env")
+    script = os.path.join(prepared.slot_dir, "launch.sh")
+    try:
+        if os.path.exists(secrets + _NEXT):
+            os.rename(secrets + _NEXT, secrets)
+        elif os.path.exists(secrets):
+            os.unlink(secrets)
+        os.rename(script + _NEXT, script)
+    except OSError as error:
+        raise state.io_error(script, error) from error
+
+
+def _run_shim(ctx: Context, prepared: Prepared) -> Tuple[int, int, int, int]:
+    """Start the shim; it detaches by itself.
+
+    Returns:
+        Pid and start time of the shim, then of the launcher.
+    """
+    python = sys.executable or os.readlink("/proc/self/exe")
+    command = [python, "-I", "-S", os.path.join(prepared.folder, "shim.py"), prepared.folder, "--"]
+    home = os.path.dirname(ctx.home)
+    process = subprocess.Popen(
+        [*command, *prepared.argv],
+        env=dict(prepared.env),
+        cwd=home if os.path.isdir(home) else "/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        close_fds=True,
+    )
+    try:
+        out, err = process.communicate(timeout=_START_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+    words = out.split()
+    if len(words) != 4:
+        said = err.decode("utf-8", "replace").splitlines()[-_SHOWN_LINES:]
+        raise AgentError("died", "the supervisor of the server did not start", said)
+    shim_pid, shim_start, pid, start_time = (int(word) for word in words)
+    return shim_pid, shim_start, pid, start_time
+
+
+def _check_alive(ctx: Context, launch: Launch) -> None:
+    end = time.monotonic() + _EARLY_S
+    while procs.alive(launch["pid"], launch["start"]):
+        if time.monotonic() > end:
+            return
+        time.sleep(0.005)
+    status = state.exit_of(ctx.home, launch)
+    how = " and ".join(f"{name} {number}" for name, number in (status or {}).items())
+    raise AgentError(
+        "died",
+        f"the server ended at once{', with ' + how if how else ''}",
+        tail(launch["log"], _SHOWN_LINES),
+        next_step=f"read {launch['log']} on the host",
+        detail={"launch": launch, "exit": status},
+    )
+
+
+def _source_of_shim() -> str:
+    """The text of the shim, wherever our modules came from; it is never imported here."""
+    spec = importlib.util.find_spec(f"{__package__}.shim")
+    loader: Any = spec.loader if spec else None
+    source = loader.get_source(spec.name) if loader and spec else None
+    if not source:
+        raise AgentError("fault", "the source of the shim is not at hand")
+    return str(source)
+
+
+def _as_shell(secrets: Mapping[str, str]) -> str:
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(secrets.items()))
+
+
+def _account() -> Dict[str, str]:
+    """The minimal variables where the login does not hold them."""
+    try:
+        entry = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return {"HOME": "/", "USER": str(os.getuid()), "LOGNAME": str(os.getuid()), **_SYSTEM}
+    return {**_SYSTEM, "HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
+
+
+_SYSTEM = {"SHELL": "/bin/sh", "PATH": "/usr/local/bin:/usr/bin:/bin"}

@@ -1,0 +1,232 @@
+"""What can be known before the first signal: would the new server start at all?"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from . import launch, owners, run
+from .context import AgentError, Context
+from .gpu import GpuState
+
+Check = Dict[str, Any]
+
+IMPORT_S = 180.0
+# A log, the records, a core's worth of messages.
+_DISK_MIB = 64
+# What NCCL takes of /dev/shm for each GPU at the least, where there are several.
+_SHM_MIB_PER_GPU = 4
+_SAID = 400
+
+
+def check(
+    ctx: Context,
+    plan: Mapping[str, Any],
+    state: GpuState,
+    addresses: Sequence[str],
+    port_is_ours: bool,
+) -> List[Check]:
+    """Every check of a plan against this host; nothing is touched.
+
+    Args:
+        state: What the driver says of the GPUs.
+        addresses: Numeric addresses of the plan's bind; empty: it has none.
+        port_is_ours: What listens there now is going to be ended.
+
+    Returns:
+        ``{name, ok, detail}`` each.
+    """
+    checks: List[Tuple[str, Callable[[], str]]] = [
+        ("program", lambda: _program(ctx, plan)),
+        ("model", lambda: _model(plan)),
+        ("gpus", lambda: _gpus(plan, state)),
+        ("address", lambda: _address(plan, addresses, port_is_ours)),
+        ("disk", lambda: _disk(ctx)),
+        ("shared memory", lambda: _shm(ctx, plan, state)),
+        ("script", lambda: _script(ctx, plan)),
+        ("supervisor", _supervisor),
+    ]
+    return [_one(name, body) for name, body in checks]
+
+
+class _NotFitError(Exception):
+    """A check failed; the message says what is wrong."""
+
+
+def _one(name: str, body: Callable[[], str]) -> Check:
+    try:
+        return {"name": name, "ok": True, "detail": body()}
+    except _NotFitError as error:
+        return {"name": name, "ok": False, "detail": str(error)}
+
+
+def refuse(checks: Sequence[Check]) -> None:
+    """Stop where one check failed.
+
+    Raises:
+        AgentError: ``preflight``; what is there was not touched.
+    """
+    failed = [one for one in checks if not one["ok"]]
+    if failed:
+        evidence = [f"{one['name']}: {one['detail']}" for one in failed]
+        raise AgentError(
+            "preflight",
+            f"the host is not ready for this launch: {evidence[0]}",
+            evidence,
+            next_step="correct that; what runs there was not touched",
+            detail={"preflight": list(checks)},
+        )
+
+
+def _program(ctx: Context, plan: Mapping[str, Any]) -> str:
+    engine = plan["engine"]
+    env = {**launch.environment(ctx, plan, ()), **plan["env"], **plan["secrets"]}
+    venv = _server(plan).get("venv")
+    if venv:  # as the script does
+        env["PATH"] = f"{venv}/bin:{env['PATH']}"
+    if not engine["import_name"]:
+        command = [word.replace("{python}", plan["python"]) for word in engine["command"][:1]]
+        return ", ".join(_on_path(word, env) for word in dict.fromkeys([plan["argv"][0], *command]))
+    python = _on_path(plan["python"], env)
+    setup = _setup(plan)
+    code = f"import {engine['import_name']} as m; print(getattr(m, '__version__', ''))"
+    argv = [python, "-c", code]
+    if setup:  # module load and the like decide what can be imported
+        argv = [*launch.interpreter(plan["script"]), "-c", setup + '\nexec "$@"', "sh", *argv]
+    done = run.run(ctx, argv, env=env, cwd="/", timeout_s=IMPORT_S)
+    if done["timed_out"]:
+        raise _NotFitError(f"{python} did not import {engine['import_name']} within {IMPORT_S:.0f} s")
+    if done["rc"]:
+        raise _NotFitError(f"{python} cannot import {engine['import_name']}: {_last(done['stderr'])}")
+    return f"{python} imports {engine['import_name']} {_last(done['stdout'])}".rstrip()
+
+
+def _setup(plan: Mapping[str, Any]) -> str:
+    return "\n".join(str(line) for line in _server(plan).get("setup") or ())
+
+
+def _server(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = plan["resolved"].get("server")
+    return found if isinstance(found, dict) else {}
+
+
+def _on_path(program: str, env: Mapping[str, str]) -> str:
+    found = shutil.which(program, path=env.get("PATH", os.defpath))
+    if found:
+        return found
+    if "/" not in program:
+        raise _NotFitError(f"{program} is not on the PATH ({env.get('PATH', '')})")
+    what = "may not be executed" if os.path.exists(program) else "does not exist"
+    raise _NotFitError(f"{program} {what}")
+
+
+def _model(plan: Mapping[str, Any]) -> str:
+    path = plan["model_path"]
+    if not path:
+        return f"{plan['model']} is no path here"
+    try:
+        if os.path.isdir(path):
+            if not os.listdir(path):
+                raise _NotFitError(f"{path} is empty")
+        else:
+            with open(path, "rb") as file:
+                if not file.read(1):
+                    raise _NotFitError(f"{path} is empty")
+    except OSError as error:
+        raise _NotFitError(f"{path}: {error.strerror}") from error
+    return str(path)
+
+
+def _gpus(plan: Mapping[str, Any], state: GpuState) -> str:
+    if not plan["gpus"]:
+        return "none wanted"
+    if state.state in ("unhealthy", "unknown"):
+        raise _NotFitError(f"the state of the GPUs is {state.state}: {state.why}")
+    found, missing = owners.resolve(plan["gpus"], state)
+    if missing:
+        has = f"{len(state.gpus)} GPUs" if state.gpus else f"no GPU ({state.why})"
+        raise _NotFitError(f"GPU {', '.join(missing)} is not there; the host has {has}")
+    return ", ".join(f"{gpu.index}: {gpu.name}" for gpu in found)
+
+
+def _address(plan: Mapping[str, Any], addresses: Sequence[str], port_is_ours: bool) -> str:
+    if not addresses:
+        raise _NotFitError(f"{plan['bind']} is no address, and no name for one here")
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind((address, 0 if port_is_ours else plan["port"]))
+            except OSError as error:
+                raise _NotFitError(_no_bind(address, plan["port"], error)) from error
+    return f"{', '.join(addresses)} port {plan['port']} is {'ours' if port_is_ours else 'free'}"
+
+
+def _no_bind(address: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{address} is no address of this host"
+    if error.errno == errno.EACCES:
+        return f"port {port} is reserved for root"
+    return f"{address} port {port}: {error.strerror}"
+
+
+def _disk(ctx: Context) -> str:
+    folder = ctx.home
+    while not os.path.isdir(folder) and folder != "/":
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _NotFitError(f"{folder} cannot be written to")
+    space = os.statvfs(folder)
+    if space.f_flag & os.ST_RDONLY:
+        raise _NotFitError(f"{folder} is mounted read-only")
+    if space.f_files and not space.f_favail:
+        raise _NotFitError(f"{folder}: no inodes left")
+    return _room(folder, _DISK_MIB)
+
+
+def _shm(ctx: Context, plan: Mapping[str, Any], state: GpuState) -> str:
+    folder = ctx.facts.shm_dir
+    count = len(owners.resolve(plan["gpus"], state)[0])
+    if not os.path.isdir(folder):
+        if count > 1:
+            raise _NotFitError(f"{folder} does not exist")
+        return "not needed"
+    return _room(folder, _SHM_MIB_PER_GPU * count if count > 1 else 0)
+
+
+def _room(folder: str, need_mib: int) -> str:
+    space = os.statvfs(folder)
+    free_mib = space.f_bavail * space.f_frsize >> 20
+    if free_mib < need_mib:
+        raise _NotFitError(f"{folder} has {free_mib} MiB free, {need_mib} MiB are needed")
+    return f"{folder} has {free_mib} MiB free"
+
+
+def _script(ctx: Context, plan: Mapping[str, Any]) -> str:
+    command = launch.interpreter(plan["script"])
+    program = _on_path(command[0], launch.environment(ctx, plan, ()))
+    if os.path.basename(command[-1]) not in ("sh", "bash", "dash"):
+        return program
+    argv = [*command, "-n", "/dev/stdin"]
+    done = run.run(ctx, argv, env=ctx.login_env, stdin=plan["script"].encode("utf-8"), timeout_s=10)
+    if done["rc"]:
+        raise _NotFitError(f"the launch script is no shell script: {_last(done['stderr'])}")
+    return f"{' '.join(command)} reads it"
+
+
+def _supervisor() -> str:
+    try:
+        import ctypes
+    except ImportError as error:
+        raise _NotFitError(f"this Python has no ctypes, which the supervisor needs: {error}") from error
+    return "ready" if ctypes else ""
+
+
+def _last(text: str) -> str:
+    lines: List[str] = [line for line in text.splitlines() if line.strip()]
+    found: Optional[str] = lines[-1].strip() if lines else None
+    return (found or "")[:_SAID]
