@@ -1,0 +1,1 @@
+"""Many hosts: bounded fan-out, the verbs, playbooks."""

@@ -1,0 +1,231 @@
+"""Many hosts at once, with a bound: a failed host is a value, and one never stops another."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stoker.errors import HostError, HostUnreachable, InputError, Interrupted, StokerError
+
+Status = Literal["ok", "failed", "unreachable", "skipped", "interrupted"]
+
+# After Ctrl-C: how long what runs has to come to an end.
+GRACE_S = 10.0
+_TRACEBACK_LINES = 30
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """What came of one host.
+
+    Args:
+        host: The inventory's name.
+        status: ``skipped``: never begun, since another failed; ``interrupted``: cut short, or never begun.
+        data: What the work returned; None where it did not.
+        error: Why it is not ok.
+        seconds: How long it took.
+        changed: Whether the host was changed, as the work's data says.
+    """
+
+    host: str
+    status: Status
+    data: Any = None
+    error: StokerError | None = None
+    seconds: float = 0.0
+    changed: bool = False
+
+
+Work = Callable[[str], Any]
+OnDone = Callable[[HostResult], None]
+
+
+def fan_out(
+    items: Sequence[str],
+    work: Work,
+    *,
+    forks: int,
+    on_done: OnDone | None = None,
+    stop: threading.Event | None = None,
+    grace_s: float = GRACE_S,
+) -> list[HostResult]:
+    """Do something on every host, so many at once.
+
+    Args:
+        items: Names of hosts.
+        work: Does it on one; runs in another thread, and must not ask anybody anything.
+        forks: How many at once, at least 1.
+        on_done: Gets each result as it comes, in this thread.
+        stop: Set by Ctrl-C: whoever gave it to the work's calls ends them by it.
+        grace_s: How long after Ctrl-C the running ones may still take.
+
+    Returns:
+        A result a host, in the order of ``items``. After Ctrl-C the ones that were not done are
+        ``interrupted``; a second Ctrl-C does not wait for them.
+
+    Raises:
+        InputError: Of the work, once the others that were running have ended: nothing more is begun.
+    """
+    fan = _Fan(items, work, on_done or _ignore, stop or threading.Event())
+    try:
+        fan.start(max(forks, 1))
+        fan.collect()
+    except KeyboardInterrupt:
+        fan.interrupt()
+        fan.collect_patiently(grace_s)
+    except BaseException:  # of on_done
+        fan.interrupt()
+        raise
+    if fan.wrong_input is not None:
+        raise fan.wrong_input
+    return fan.results()
+
+
+def roll(
+    items: Sequence[str],
+    work: Work,
+    *,
+    serial: int,
+    forks: int,
+    on_done: OnDone | None = None,
+    stop: threading.Event | None = None,
+    grace_s: float = GRACE_S,
+) -> list[HostResult]:
+    """Do something on every host in batches; stop behind the first batch in which one is not ok.
+
+    Args:
+        items: Names of hosts.
+        work: As for :func:`fan_out`.
+        serial: Hosts a batch, at least 1.
+        forks: How many at once within a batch.
+        on_done: As for :func:`fan_out`; also gets the skipped ones.
+        stop: As for :func:`fan_out`.
+        grace_s: As for :func:`fan_out`.
+
+    Returns:
+        A result a host; those behind a bad batch are ``skipped`` (``interrupted`` after Ctrl-C).
+
+    Raises:
+        InputError: As :func:`fan_out`.
+    """
+    size, stop, done = max(serial, 1), stop or threading.Event(), list[HostResult]()
+    while len(done) < len(items):
+        batch = items[len(done) : len(done) + size]
+        done += fan_out(batch, work, forks=forks, on_done=on_done, stop=stop, grace_s=grace_s)
+        if stop.is_set() or any(result.status != "ok" for result in done):
+            break
+    for name in items[len(done) :]:
+        result = HostResult(name, "interrupted" if stop.is_set() else "skipped")
+        done.append(result)
+        (on_done or _ignore)(result)
+    return done
+
+
+class _Fan:
+    """The threads of one fan-out and what they have brought so far."""
+
+    def __init__(self, items: Sequence[str], work: Work, on_done: OnDone, stop: threading.Event) -> None:
+        self._items = items
+        self._work = work
+        self._on_done = on_done
+        self._stop = stop
+        self._lock = threading.Lock()
+        self._pending = list(reversed(items))
+        self._begun: set[str] = set()
+        self._finished: queue.SimpleQueue[HostResult] = queue.SimpleQueue()
+        self._results: dict[str, HostResult] = {}
+        self.wrong_input: InputError | None = None
+
+    def start(self, forks: int) -> None:
+        """Daemon threads: one that hangs must not keep the program from ending."""
+        for number in range(min(forks, len(self._items))):
+            threading.Thread(target=self._run, name=f"host {number}", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._pending:
+                    return
+                name = self._pending.pop()
+                self._begun.add(name)
+            self._finished.put(self._one(name))
+
+    def _one(self, name: str) -> HostResult:
+        begun = time.monotonic()
+        try:
+            data = self._work(name)
+        except BaseException as error:
+            return _failure(name, error, time.monotonic() - begun, self._stop.is_set())
+        return HostResult(name, "ok", data, None, time.monotonic() - begun, _changed(data))
+
+    def collect(self, deadline: float | None = None) -> None:
+        """Take results as they come, until none is outstanding, or until a moment of the monotonic clock."""
+        while self._outstanding():
+            left_s = None if deadline is None else max(deadline - time.monotonic(), 0)
+            try:
+                result = self._finished.get(timeout=left_s)
+            except queue.Empty:
+                return
+            self._results[result.host] = result
+            if isinstance(result.error, InputError):
+                self.wrong_input = self.wrong_input or result.error
+                self._begin_no_more()
+            else:
+                self._on_done(result)
+
+    def _outstanding(self) -> bool:
+        with self._lock:
+            return bool(self._pending) or len(self._results) < len(self._begun)
+
+    def _begin_no_more(self) -> None:
+        with self._lock:
+            self._pending.clear()
+
+    def interrupt(self) -> None:
+        """Begin nothing more, and tell what runs."""
+        self._begin_no_more()
+        self._stop.set()
+
+    def collect_patiently(self, grace_s: float) -> None:
+        """After Ctrl-C: take what still comes; a second Ctrl-C ends the patience."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self.collect(time.monotonic() + grace_s)
+
+    def results(self) -> list[HostResult]:
+        """One a host; those without one were cut short."""
+        return [self._results.get(name) or HostResult(name, "interrupted") for name in self._items]
+
+
+def _failure(name: str, error: BaseException, seconds: float, stopped: bool) -> HostResult:
+    """What was raised, as a result."""
+    if isinstance(error, Interrupted | KeyboardInterrupt):
+        return HostResult(name, "interrupted", error=None, seconds=seconds)
+    if isinstance(error, HostError) and stopped and error.kind == "cancelled":
+        return HostResult(name, "interrupted", error=None, seconds=seconds)
+    if isinstance(error, HostUnreachable):
+        return HostResult(name, "unreachable", error=error, seconds=seconds)
+    if isinstance(error, StokerError):
+        return HostResult(name, "failed", error=error, seconds=seconds)
+    lines = traceback.format_exception(error)
+    fault = StokerError(
+        f"fault in Stoker: {type(error).__name__}: {error}",
+        where=name,
+        evidence="".join(lines).splitlines()[-_TRACEBACK_LINES:],
+        next_step="report it, with the lines above",
+    )
+    return HostResult(name, "failed", error=fault, seconds=seconds)
+
+
+def _changed(data: Any) -> bool:
+    """Whether the work's data, or any of it where it is a list, says that the host was changed."""
+    parts = data if isinstance(data, list | tuple) else [data]
+    return any(bool(getattr(part, "changed", False)) for part in parts)
+
+
+def _ignore(result: HostResult) -> None:
+    """Nobody watches."""
