@@ -32,6 +32,8 @@ def main(argv: list[str]) -> int:
         0 when nothing of the lab is left, else 1.
     """
     root, port, ready = Path(argv[0]), int(argv[1]), int(argv[2])
+    if os.fork():
+        os._exit(0)  # who started us need not wait for us
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     server = _fork_server(root, port, ready)
     os.close(ready)

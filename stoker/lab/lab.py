@@ -37,6 +37,7 @@ from stoker.lab.state import (
     write,
 )
 
+_GUARDIAN = "stoker.lab.guardian"
 _NEEDED = ("asyncssh", "setproctitle")
 _START_S = 30.0
 _END_S = 20.0
@@ -98,7 +99,8 @@ def down(root: Path) -> int:
         return 0
     with _locked(places):
         state = load(places)
-        before = len(_members(places))
+        keepers = {state.guardian[0], state.server[0]}
+        before = sum(process.pid not in keepers for process in _members(places))
         if procfs.alive(*state.guardian):
             os.kill(state.guardian[0], signal.SIGTERM)
             procfs.wait_gone(*state.guardian, within_s=_END_S)
@@ -230,32 +232,36 @@ def _start(places: Folders, planned: LabState) -> LabState:
     """Start the guardian, detached, and wait until its server listens."""
     reading, writing = os.pipe()
     port = planned.hosts[0].port
-    with open(places.log, "ab") as log:
-        guardian = subprocess.Popen(
-            [sys.executable, "-P", "-m", "stoker.lab.guardian", str(places.root), str(port), str(writing)],
-            cwd=places.root,
-            env=_guardian_environment(places),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[writing],
-            start_new_session=True,
-        )
-    os.close(writing)
     try:
-        server = _await_ready(places, reading)
+        with open(places.log, "ab") as log:
+            subprocess.run(  # it forks itself away at once
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "stoker.lab.guardian",
+                    str(places.root),
+                    str(port),
+                    str(writing),
+                ],
+                cwd=places.root,
+                env=_guardian_environment(places),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[writing],
+                start_new_session=True,
+                check=False,
+            )
+        os.close(writing)
+        guardian, server = _await_ready(places, reading)
     except BaseException:
-        guardian.terminate()
-        guardian.wait()
+        _sweep(places)
         raise
     finally:
         os.close(reading)
-    state = replace(
-        planned, running=True, guardian=_named(guardian.pid), server=_named(server), started_at=time.time()
-    )
+    state = replace(planned, running=True, guardian=guardian, server=server, started_at=time.time())
     save(places, state)
-    # It is to outlive us: forget it, so that nobody waits for it.
-    guardian.returncode = 0
     return state
 
 
@@ -266,8 +272,8 @@ def _guardian_environment(places: Folders) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "STOKER_LAB_ROOT": str(places.root)}
 
 
-def _await_ready(places: Folders, reading: int) -> int:
-    """The server's pid, once it listens."""
+def _await_ready(places: Folders, reading: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """pid and start of the guardian and of the server, once it listens."""
     answer = b""
     deadline = time.monotonic() + _START_S
     while not answer.endswith(b"\n"):
@@ -277,8 +283,8 @@ def _await_ready(places: Folders, reading: int) -> int:
             break
         answer += part
     reply: dict[str, Any] = json.loads(answer) if answer.endswith(b"\n") else {}
-    if "pid" in reply:
-        return int(reply["pid"])
+    if "server" in reply:
+        return _named(reply["guardian"]), _named(reply["server"])
     raise StokerError(
         f"the lab did not start: {reply.get('error', 'its server ended or said nothing')}",
         where=str(places.root),

@@ -181,7 +181,7 @@ def main(root: Path, port: int, ready: int) -> int:
     Args:
         root: The lab's folder; its note names the hosts.
         port: The port of all of them.
-        ready: Descriptor that gets one line of JSON: ``{"pid", "start"}`` or ``{"error"}``.
+        ready: Descriptor that gets one line of JSON: ``{"guardian", "server"}`` (pids) or ``{"error"}``.
     """
     try:
         asyncio.run(_serve(root, port, ready))
@@ -199,7 +199,7 @@ async def _serve(root: Path, port: int, ready: int) -> None:
     listeners = [await _listen(machine, address, port) for machine, address in machines]
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGUSR1, lambda: _drop_rebooted([m for m, _ in machines]))
-    os.write(ready, json.dumps({"pid": os.getpid()}).encode() + b"\n")
+    os.write(ready, json.dumps({"guardian": os.getppid(), "server": os.getpid()}).encode() + b"\n")
     os.close(ready)
     await asyncio.gather(*(listener.wait_closed() for listener in listeners))
 
