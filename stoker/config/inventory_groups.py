@@ -99,7 +99,8 @@ def _loops(
     """One problem for each loop: from every looped group upwards until a group comes again."""
     parent = {child: name for name in looped for child in children[name] if child in looped}
     seen: set[str] = set()
-    for start in sorted(looped):
+    order = {name: number for number, name in enumerate(children)}
+    for start in sorted(looped, key=order.__getitem__):
         way: dict[str, None] = {}
         name = start
         while name not in way and name not in seen:
@@ -108,6 +109,8 @@ def _loops(
         seen.update(way)
         if name in way:
             loop = list(way)[list(way).index(name) :][::-1]
+            first = loop.index(min(loop, key=order.__getitem__))
+            loop = loop[first:] + loop[:first]
             place = definitions.groups[loop[-1]].children[loop[0]]
             yield place.problem(f"group {loop[0]} contains itself: {' > '.join([*loop, loop[0]])}")
 

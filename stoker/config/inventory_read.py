@@ -17,7 +17,7 @@ from stoker.errors import ConfigError, InputError, Problem, nearest
 
 _Path = tuple[str | int, ...]
 
-_LIKE_YAML = re.compile(r"---|%YAML|- |\s|\{|[^\s\[{][^=]*:(\s|$)")
+_LIKE_YAML = re.compile(r"---|\$ANSIBLE_VAULT|%YAML|- |\s|\{|[^\s\[{][^=]*:(\s|$)")
 
 _SECTIONS = ("hosts", "vars", "children")
 _YAML_ENDINGS = ("", ".yml", ".yaml", ".json")

@@ -117,6 +117,8 @@ def _value_fault(
 def _no_text(name: str, value: Any, text: str | None) -> tuple[str, str]:
     if isinstance(value, Mapping | list):
         return f"{name} must be a text, here stands a {_kind(value)}", ""
+    if "pass" in name:  # no password in a message
+        return f"{name} was not read as a text", "quote it"
     return f"{name}: {read_as(text, value)}", "quote it"
 
 

@@ -134,7 +134,8 @@ class _Matcher:
         if term.startswith("~"):
             return self._found(self._regex(term), term)
         base, subscript = _subscript(term)
-        found = self._named(base)
+        # [a:c] is a range, though to a glob it would be a class of three characters.
+        found = None if names.has_range(base) else self._named(base)
         if found is None and names.has_range(term):
             return self._ranged(term)
         return _pick(self._found(found, term), subscript, term)

@@ -149,8 +149,7 @@ class _Builder:
             node.value, node.items = [], []
         if event.tag not in (None, "!", _TAG + ("map" if is_mapping else "seq")):
             self._note(node, f"the tag {_shown_tag(event.tag)} is not known on a {_kind(node)}")
-        if event.anchor is not None:
-            self._anchors[event.anchor] = node
+        self._anchor(node, event.anchor)
         self._stack.append(_Frame(node))
 
     def _end(self) -> None:
@@ -178,6 +177,13 @@ class _Builder:
             self._charge(event, target.size)
             mark = event.start_mark
             self._add(replace(target, line=mark.line + 1, column=mark.column + 1), None)
+
+    def _anchor(self, node: Node, name: str | None) -> None:
+        if name is None:
+            return
+        first = self._anchors.setdefault(name, node)
+        if first is not node:
+            self._note(node, f"the anchor &{name} is here twice, first on line {first.line}")
 
     def _charge(self, event: Any, size: int) -> None:
         self._repeated += size
@@ -223,18 +229,20 @@ class _Builder:
         except (ValueError, LookupError, AttributeError, OverflowError, yaml.YAMLError):
             # SafeConstructor trusts the resolver's patterns and explicit tags; so does it fail on a text
             # that only looks like its kind (2024-02-30, 0x_, !!int x, !!bool x, !!timestamp x).
-            what = f"{_cut(event.value)} looks like a {_SCALARS[tag]} and is none"
+            # The value itself stays out of the message: it may be a password.
+            what = f"this value looks like a {_SCALARS[tag]} and is none"
             self._note(node, what, "quote it if a text is meant")
             return False
         return True
 
     def _add(self, node: Node, anchor: str | None) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = node
-        if not self._stack:
+        self._anchor(node, anchor)
+        frame = self._stack[-1] if self._stack else None
+        if node.is_merge_key and (frame is None or frame.node.entries is None or frame.key is not None):
+            self._note(node, "<< is a key that merges mappings, and no value", 'quote it: "<<"')
+        if frame is None:
             self.root = node
             return
-        frame = self._stack[-1]
         parent = frame.node
         parent.size += node.size
         if parent.items is not None:
