@@ -27,10 +27,22 @@ def ping(job: Job) -> Outcome:
 
 
 def exec_(job: Job) -> Outcome:
-    """One bare channel, without the agent."""
-    from stoker.reach.bare import run_bare
+    """One shell command over a bare channel, without the agent.
 
-    raise NotImplementedError(run_bare)
+    Raises:
+        HostFailed: It ended with another code than 0.
+    """
+    done = job.session.bare(job.args["cmd"], job.args["timeout"])
+    data = {"rc": done.rc, "stdout": done.stdout, "stderr": done.stderr}
+    if done.rc != 0:
+        raise HostFailed(
+            f"the command ended with {done.rc}",
+            host=job.host.name,
+            kind="exit",
+            evidence=(done.stderr or done.stdout).splitlines()[-5:],
+            detail=data,
+        )
+    return Outcome("exit 0", data)
 
 
 def script(job: Job) -> Outcome:
@@ -58,4 +70,3 @@ PING = Verb("ping", (), ping)
 EXEC = Verb("exec", (Flag("cmd", "The command."), Flag("timeout", "Seconds.", "number")), exec_)
 SCRIPT = Verb("script", (), script)
 UNLOCK = Verb("unlock", (Flag("yes", "Break it.", "flag"),), unlock, changes=False)
-_ = HostFailed

@@ -6,10 +6,27 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from stoker.config import template
 from stoker.config.inventory import Host
+from stoker.errors import StokerError
+from stoker.reach.bare import Finished
 from stoker.reach.client import Agent
+from stoker.reach.target import Target
 
 Emit = Callable[[str, dict[str, Any]], None]
+OnText = Callable[[str, str], None]
+Bare = Callable[[Host, str, float | None, OnText], Finished]
+
+
+def target_of(host: Host) -> Target:
+    """Where a host is reached: its connection variables, rendered.
+
+    Raises:
+        InputError: A variable is wrong.
+    """
+    names = [name for name in host.vars if name.startswith("ansible_")]
+    values = {name: template.render(host.vars[name], host.vars, where=host.source) for name in names}
+    return Target.of(host.name, values)
 
 
 class Session:
@@ -19,12 +36,16 @@ class Session:
         host: The host.
         connect: Opens the agent; raises ``HostUnreachable`` or ``HostFailed``.
         emit: Gets (host name, event) for everything the host tells; may be called from any thread.
+        bare: Runs one shell command without the agent; None where nothing needs that.
     """
 
-    def __init__(self, host: Host, connect: Callable[[Host], Agent], emit: Emit) -> None:
+    def __init__(
+        self, host: Host, connect: Callable[[Host], Agent], emit: Emit, bare: Bare | None = None
+    ) -> None:
         self.host = host
         self._connect = connect
         self._emit = emit
+        self._bare = bare
         self._agent: Agent | None = None
 
     @property
@@ -51,6 +72,21 @@ class Session:
             HostUnreachable: Not reached, or lost on the way.
         """
         return self.agent.call(op, params, on_event=self.emit, timeout_s=timeout_s)
+
+    def bare(self, command: str, timeout_s: float | None) -> Finished:
+        """Run one command in the host's login shell, over a bare channel, telling its output as it comes.
+
+        Raises:
+            HostFailed: It was not done in time.
+            HostUnreachable: Not reached, or lost on the way.
+        """
+        if self._bare is None:
+            raise StokerError("this command has no bare channel", where=self.host.name)
+
+        def told(stream: str, text: str) -> None:
+            self.emit({"type": "output", "stream": stream, "text": text})
+
+        return self._bare(self.host, command, timeout_s, told)
 
     def emit(self, event: dict[str, Any]) -> None:
         """Pass an event of this host on."""

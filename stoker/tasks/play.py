@@ -23,6 +23,7 @@ _SIGNS = {
     "failed": ("✗ ", "bold red"),
     "unreachable": ("✗ ", "bold red"),
     "skipped": ("- ", "dim"),
+    "interrupted": ("✗ ", "bold yellow"),
 }
 
 
@@ -57,7 +58,7 @@ def play(run: Run) -> int:
     names = [host.name for stage in chosen for host in stage.hosts]
     with run.screen.board(names) as board:
         teller = Teller(run.screen, board)
-        report = playing.run(book, chosen, project, options, run._connect, teller)
+        report = playing.run(book, chosen, project, options, run.connect, teller)
     run.document.update(_document(report))
     _recap(run.screen, report, run.args["book"])
     return report.exit_code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from stoker.fleet import choose
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.pool import HostResult, fan_out, roll
 from stoker.fleet.project import Project
-from stoker.fleet.session import Session
+from stoker.fleet.session import OnText, Session, target_of
 from stoker.plan import LaunchPlan
-from stoker.reach.client import Agent
+from stoker.reach.bare import Finished, run_bare
+from stoker.reach.client import Agent, Reach
+from stoker.reach.target import ReachSettings
 from stoker.screen import Board, Screen, seconds
 
 
@@ -45,7 +48,9 @@ class Run:
         self.screen = screen
         self.args: dict[str, Any] = {}
         self.document: dict[str, Any] = {}
+        self.stop = threading.Event()  # set by Ctrl-C: whatever runs on hosts is ended
         self._project: Project | None = None
+        self._reach: Reach | None = None
 
     @classmethod
     def begin(cls, name: str, root: Path, values: Mapping[str, Any], screen: Screen) -> Run:
@@ -177,7 +182,7 @@ class Run:
 
         def work(name: str) -> list[Outcome]:
             host, plans = jobs[name]
-            session = Session(host, self._connect, board.event)
+            session = Session(host, self.connect, board.event, self.bare)
             try:
                 args = {**self.args, **extra.get(name, {})}
                 job = Job(self.project, session, args, check=self.check)
@@ -191,10 +196,10 @@ class Run:
 
         forks = self.args.get("forks") or self.settings.forks
         if not verb.changes or self.check:
-            return fan_out(names, work, forks=forks, on_done=done)
+            return fan_out(names, work, forks=forks, on_done=done, stop=self.stop)
         serial = self.args.get("serial")
         size = self.settings.serial if serial is None else serial
-        return roll(names, work, serial=size or len(names), forks=forks, on_done=done)
+        return roll(names, work, serial=size or len(names), forks=forks, on_done=done, stop=self.stop)
 
     def _finished(self, board: Board, result: HostResult) -> None:
         """One line (and what the verb has to say) for a host that is done."""
@@ -212,9 +217,25 @@ class Run:
                 (f"({seconds(result.seconds)})", "dim"),
             )
 
-    def _connect(self, host: Host) -> Agent:
-        """Open a host's agent."""
-        raise NotImplementedError
+    @property
+    def reach(self) -> Reach:
+        """What all connections of this command share.
+
+        Raises:
+            InputError: ssh_config cannot be read.
+        """
+        if self._reach is None:
+            self._reach = Reach(ReachSettings.of(self.settings))
+        return self._reach
+
+    def connect(self, host: Host) -> Agent:
+        """Open a host's agent; Ctrl-C ends what it is asked to do."""
+        return self.reach.connect(target_of(host), self.stop)
+
+    def bare(self, host: Host, command: str, timeout_s: float | None, on_text: OnText) -> Finished:
+        """Run one shell command on a host, without the agent."""
+        target = target_of(host)
+        return run_bare(target, command, self.reach, timeout_s=timeout_s, on_output=on_text, stop=self.stop)
 
 
 def clean_kind(result: HostResult) -> str:
