@@ -88,7 +88,8 @@ def _program(ctx: Context, plan: Mapping[str, Any]) -> str:
     if venv:  # as the script does
         env["PATH"] = f"{venv}/bin:{env['PATH']}"
     if not engine["import_name"]:
-        command = [word.replace("{python}", plan["python"]) for word in engine["command"][:1]]
+        own = _server(plan).get("command") or engine["command"]  # a profile may name its own program
+        command = [word.replace("{python}", plan["python"]) for word in own[:1]]
         return ", ".join(_on_path(word, env) for word in dict.fromkeys([plan["argv"][0], *command]))
     python = _on_path(plan["python"], env)
     setup = _setup(plan)
