@@ -36,7 +36,7 @@ _OURS = re.compile(r"STOKER_.*|SPT_NOENV")
 _VOLATILE_ARG = re.compile(
     r"(.*\.)?(port|host|random_seed|seed|nccl_port|dist_init_addr|nccl_init_addr|launch_id|status|uptime|start(ed)?_?time"
     r"|.*_time(stamp)?|pid|.*_pid|file_storage_path|log_.*|.*_log|show_time_cost|crash_dump_folder|last_gen_throughput"
-    r"|internal_states.*|.*memory_usage.*|.*avail_mem.*|.*free_mem.*|id_task|id|slots|total_slots_busy|is_sleeping)"
+    r"|internal_states.*|(media_)?marker|.*memory_usage.*|.*avail_mem.*|.*free_mem.*|id_task|id|slots|total_slots_busy|is_sleeping)"
 )
 
 

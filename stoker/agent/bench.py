@@ -1,0 +1,265 @@
+"""The operation ``bench``: measure the server that runs, and say what was in force and what disturbed it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+
+from . import fingerprint, gpuuse, http, load, runfolder, serverinfo, subject, traffic
+from .context import AgentError, Context
+from .gate import CHAT_PATH
+from .gpu import GpuState
+from .load import Measured
+from .logtail import last_lines
+from .procs import alive
+from .sampler import Sampler
+from .serverinfo import Server
+from .stream import Target
+from .subject import Subject
+from .traffic import Traffic
+
+# Beyond this share of a run, the generator may have been what is slow.
+_CLIENT_SHARE = 0.8
+_MOST_REQUESTS = 20000
+_LOG_LINES = 20
+_BOUNDS = {"runs": (1, 1000), "tokens": (2, 1000000), "concurrency": (1, 4096)}
+
+
+class Wanted(NamedTuple):
+    """The benchmark's parameters."""
+
+    name: str
+    runs: int
+    tokens: int
+    concurrency: int
+
+
+class _Observed(NamedTuple):
+    """What was seen around the measurement."""
+
+    before: Traffic
+    after: Traffic
+    strangers: List[Dict[str, Any]]
+    sampler: Sampler
+
+
+def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
+    """The operation ``bench``.
+
+    Args:
+        params: ``plan``, ``slot`` or ``port`` (none: the only server), ``engines``, ``bench``, ``run_id``,
+            ``force``, and ``salt``, ``salt_id``, ``prefixes`` for the fingerprint.
+
+    Returns:
+        The bench result of the contract. A run that is no measurement is in it, with why.
+
+    Raises:
+        AgentError: ``bad-request``, ``no-server``, ``wrong-listener``, ``unauthorised``, ``busy``, ``died``,
+            ``io``, ``cancelled``.
+    """
+    wanted = _wanted(params.get("bench") or {})
+    folder = runfolder.reserve(ctx.home, params.get("run_id"))
+    with ctx.step("find the server"):
+        found = subject.find(ctx, params)
+        server = serverinfo.ask(ctx, found)
+        _check_answer(found, server)
+    with ctx.step("see that it is idle"):
+        before = _idle(ctx, found, bool(params.get("force")))
+    started_at = time.time()
+    sampler = Sampler(ctx.facts, ctx.login_env)
+    sampler.start()
+    try:
+        with ctx.step("measure"):
+            measured = _measure(ctx, found, server, wanted, str(params["run_id"]))
+            _check_alive(found)
+        with ctx.step("take the fingerprint"):
+            state = sampler.state or GpuState("unknown", "the driver has not answered yet", [], [])
+            strangers = gpuuse.strangers(ctx, found, state)
+            after = _after(ctx, found, before, measured)
+            # The GPUs are still warm: the fingerprint's own question comes within a moment of the last run.
+            taken = fingerprint.of(ctx, params, found, server, state, sampler.gpus())
+    finally:
+        sampler.stop()
+    observed = _Observed(before, after, strangers, sampler)
+    result = _result(ctx, params, found, server, wanted, measured, observed, taken)
+    result["started_at"] = started_at
+    result["path"] = folder
+    with ctx.step("write it down"):
+        runfolder.write(folder, result, measured.requests, found)
+    return result
+
+
+def _wanted(values: Mapping[str, Any]) -> Wanted:
+    """The parameters, checked.
+
+    Raises:
+        AgentError: ``bad-request``.
+    """
+    name = values.get("name", "decode")
+    if name != "decode":
+        raise AgentError("bad-request", "there is no benchmark %r" % (name,))
+    for field, (least, most) in _BOUNDS.items():
+        value = values.get(field)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            what = "%s must be a whole number from %d to %d, not %r" % (field, least, most, value)
+            raise AgentError("bad-request", what)
+    return Wanted(name, values["runs"], values["tokens"], values["concurrency"])
+
+
+def _check_answer(found: Subject, server: Server) -> None:
+    if server.model:
+        return
+    if server.status in (401, 403):
+        named = "refuses the API key" if found.headers else "wants an API key, and none is known"
+        hint = "give it in the profile: api_key: !secret NAME"
+        raise AgentError("unauthorised", "the server %s (status %d)" % (named, server.status), next_step=hint)
+    what = "the server on port %d does not list its model" % found.port
+    raise AgentError("no-server", what, server.unread, "wait until it is ready: inv wait")
+
+
+def _idle(ctx: Context, found: Subject, force: bool) -> Traffic:
+    """The server's load before the first request.
+
+    Raises:
+        AgentError: ``busy``, without force.
+    """
+    now = traffic.settled(ctx, found.server)
+    if now.busy and not force:
+        what = "%d requests run and %d wait on this server" % (now.running or 0, now.waiting or 0)
+        hint = "take it out of the balancer, or measure all the same: --force"
+        raise AgentError("busy", what, next_step=hint, detail=now._asdict())
+    return now
+
+
+def _measure(ctx: Context, found: Subject, server: Server, wanted: Wanted, seed: str) -> Measured:
+    """Warm up and measure; at the chat endpoint where the server has no other."""
+    engine = found.engine
+    target = Target(
+        address=http.reachable(found.address),
+        port=found.port,
+        headers=found.headers,
+        path=engine["completion_path"],
+        model=server.model,
+        extra=engine["completion_extra"],
+        stream_usage=engine["stream_usage"],
+    )
+    counts = (wanted.runs, wanted.tokens, wanted.concurrency)
+
+    def report(run: Dict[str, Any]) -> None:
+        warmup = run["index"] == load.WARMUP
+        told = {name: run[name] for name in ("tok_s", "valid", "why")}
+        ctx.emit("run", index=max(0, run["index"]), of=wanted.runs, warmup=warmup, **told)
+
+    measured = load.measure(target, *counts, seed, ctx.check_cancelled, report)
+    missing = all(request["error"] in ("http-404", "http-405") for request in measured.requests)
+    if missing and target.path != CHAT_PATH:
+        return load.measure(target._replace(path=CHAT_PATH), *counts, seed, ctx.check_cancelled, report)
+    return measured
+
+
+def _check_alive(found: Subject) -> None:
+    """Raise where the server has died of it.
+
+    Raises:
+        AgentError: ``died``, with the end of its log.
+    """
+    if alive(found.launcher.pid, found.launcher.start):
+        return
+    lines: List[str] = []
+    if found.launch:
+        with contextlib.suppress(OSError):  # a log that is gone is no reason to hide what happened
+            lines = last_lines(str(found.launch["log"]), _LOG_LINES)
+    evidence = runfolder.without_secrets(lines, found)
+    raise AgentError("died", "the server died while it was measured", evidence, "start it again: inv restart")
+
+
+def _after(ctx: Context, found: Subject, before: Traffic, measured: Measured) -> Traffic:
+    if before.why:
+        return before
+    sent = len(measured.requests)
+    return traffic.settled(ctx, found.server, None if before.finished is None else before.finished + sent)
+
+
+def _result(
+    ctx: Context,
+    params: Mapping[str, Any],
+    found: Subject,
+    server: Server,
+    wanted: Wanted,
+    measured: Measured,
+    observed: _Observed,
+    taken: Dict[str, Any],
+) -> Dict[str, Any]:
+    client = {"cpu_s": measured.client_cpu_s, "share": measured.client_share}
+    pretended = ctx.facts.simulated and bool(taken["gpus"] or (found.launch or {}).get("gpus"))
+    if observed.before.why:
+        taken["unread"].append("load of the server: %s" % observed.before.why)
+    return {
+        "run_id": params["run_id"],
+        "bench": wanted._asdict(),
+        "launch": found.launch,
+        "engine": found.engine["name"],
+        "model": server.model,
+        "engine_version": taken["versions"].get("engine", ""),
+        "simulated": bool(server.simulated or pretended),
+        "warmup": measured.warmup,
+        "runs": measured.runs,
+        "requests": measured.requests[:_MOST_REQUESTS],
+        "contaminated": contaminations(measured, observed.before, observed.after)
+        + neighbours(observed.strangers, taken["gpus"], observed.sampler),
+        "machine": {**observed.sampler.machine(), "client": client},
+        "fingerprint": taken,
+    }
+
+
+def contaminations(measured: Measured, before: Traffic, after: Traffic) -> List[str]:
+    """What else the server had to do meanwhile, as its metrics tell."""
+    told = []
+    if before.busy:
+        told.append(
+            "%d requests ran or waited when it began" % ((before.running or 0) + (before.waiting or 0))
+        )
+    if not (before.why or after.why):
+        told += _strangers_requests(measured, before, after)
+    if measured.client_share > _CLIENT_SHARE:
+        share = 100 * measured.client_share
+        told.append("the load generator itself was busy for %.0f %% of a run" % share)
+    return told
+
+
+def _strangers_requests(measured: Measured, before: Traffic, after: Traffic) -> List[str]:
+    told = []
+    if before.finished is not None and after.finished is not None:
+        strange = after.finished - before.finished - len(measured.requests)
+        if after.finished < before.finished:
+            told.append("the server's counters went back: it was restarted meanwhile")
+        elif strange > 0:
+            told.append("%d requests of others ended while it was measured" % strange)
+    elif before.tokens is not None and after.tokens is not None:
+        ours = sum(request["tokens"] for request in measured.requests)
+        strange = after.tokens - before.tokens - ours
+        # A failed request's tokens are unknown; an engine may count a token more or less a request.
+        sure = not any(request["error"] for request in measured.requests)
+        if sure and strange > 2 * len(measured.requests) + 0.02 * ours:
+            told.append("%d tokens were generated for others while it was measured" % strange)
+    if after.busy and not told:
+        told.append("%d requests of others ran when it ended" % ((after.running or 0) + (after.waiting or 0)))
+    return told
+
+
+def neighbours(
+    strangers: Sequence[Mapping[str, Any]], gpus: Sequence[Mapping[str, Any]], sampler: Sampler
+) -> List[str]:
+    """Others on the server's GPUs, at the end or at any time in between."""
+    told = [
+        "another process is on GPU %s: %s" % (_listed(one["gpus"]), one["title"] or one["reason"])
+        for one in strangers
+    ]
+    seen = {one["pid"] for one in strangers}
+    passed = [(name, index) for name, pid, index in sampler.passers_by(gpus) if pid not in seen]
+    return told + ["another process came to GPU %d meanwhile: %s" % (index, name) for name, index in passed]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ",".join(str(number) for number in numbers)

@@ -1,0 +1,108 @@
+"""What a benchmark leaves on the host until it is pulled: ``~/.stoker/runs/RUN-ID/``, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from typing import Any, Dict, Iterable, List, Mapping
+
+from . import environment, liveenv
+from .context import AgentError
+from .procs import read_file
+from .state import io_error
+from .subject import Subject
+from .variables import redacted
+
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_LOG_BYTES = 4 << 20
+
+
+def reserve(home: str, run_id: object) -> str:
+    """Where a run will lie.
+
+    Args:
+        home: ``~/.stoker``.
+
+    Raises:
+        AgentError: ``bad-request``: no plain name, or one that is there already.
+    """
+    if not isinstance(run_id, str) or not _SAFE.fullmatch(run_id):
+        raise AgentError(
+            "bad-request", "%r is no id of a run" % (run_id,), next_step="use letters, digits, . _ -"
+        )
+    folder = os.path.join(home, "runs", run_id)
+    if os.path.lexists(folder):
+        raise AgentError("bad-request", "the run %s is there already" % run_id, next_step="take another id")
+    return folder
+
+
+def write(
+    folder: str, result: Mapping[str, Any], requests: Iterable[Mapping[str, Any]], found: Subject
+) -> None:
+    """Write the folder under another name and rename it.
+
+    Args:
+        folder: Of ``reserve``.
+        result: The bench result; ``bench.json`` holds it without the requests.
+        requests: One line each of ``requests.jsonl``.
+        found: The server, whose log and launch script are copied.
+
+    Raises:
+        AgentError: ``io``.
+    """
+    runs, name = os.path.split(folder)
+    draft = os.path.join(runs, ".%s.%d.new" % (name, os.getpid()))
+    summary = {key: value for key, value in result.items() if key != "requests"}
+    files = {
+        "bench.json": json.dumps(summary, indent=1),
+        "requests.jsonl": "".join(json.dumps(request) + "\n" for request in requests),
+        **_of_launch(found),
+    }
+    try:
+        os.makedirs(runs, mode=0o700, exist_ok=True)
+        os.mkdir(draft, 0o700)
+        for file, text in files.items():
+            _write(os.path.join(draft, file), text)
+        os.rename(draft, folder)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise io_error(folder, error) from error
+
+
+def without_secrets(lines: Iterable[str], found: Subject) -> List[str]:
+    """Lines of a log without the values that nobody may see."""
+    secrets = secrets_of(found)
+    return [redacted(line, secrets) for line in lines]
+
+
+def secrets_of(found: Subject) -> List[str]:
+    """Every value that is known to be a secret of this server's."""
+    envs = liveenv.read_all([worker.pid for worker in found.workers])
+    return [*found.secrets, *environment.credentials(envs.values())]
+
+
+def _of_launch(found: Subject) -> Dict[str, str]:
+    """The server's log (its end, if it is long) and its launch script."""
+    if found.launch is None:
+        return {}
+    secrets = secrets_of(found)
+    log, script = _end_of(str(found.launch["log"])), read_file(str(found.launch["script"]))
+    texts = {"server.log": log, "launch.sh": script}
+    return {name: redacted(raw.decode("utf-8", "replace"), secrets) for name, raw in texts.items() if raw}
+
+
+def _end_of(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_BYTES))
+            return file.read(_LOG_BYTES)
+    except OSError:
+        return b""
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
