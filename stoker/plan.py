@@ -17,7 +17,7 @@ from stoker.engines.base import Engine
 
 if TYPE_CHECKING:
     from stoker.config.inventory import Host
-    from stoker.config.profile_model import Server
+    from stoker.config.profile_sections import Server
     from stoker.config.secrets import Secrets
 
 _TEMPLATES = Path(__file__).parent / "templates"

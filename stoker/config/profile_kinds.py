@@ -18,6 +18,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARGUMENT = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9._-]*")
 _GPU_UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+")
 _SECRET = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
+_MOST = 10**15
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,14}")
 
 # Variables that a POSIX shell or bash keeps for itself: the launch script could not pass them on unchanged.
@@ -66,7 +67,7 @@ def text(value: Any) -> str:
     """Any text that a process can be given."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise Wrong(
-            f"expected text, not {_kind(value)}", "quote it" if isinstance(value, bool | float) else ""
+            f"expected text, not {_shown(value)}", "quote it" if isinstance(value, bool | float) else ""
         )
     written = str(value)
     if "\0" in written:
@@ -118,8 +119,6 @@ def argument(value: Any) -> str:
 
 def secret(value: Any) -> SecretRef:
     """A reference to a secret, never the secret."""
-    if isinstance(value, dict) and list(value) == ["secret"]:
-        value = SecretRef(line(value["secret"]))
     if not isinstance(value, SecretRef):
         raise Wrong("a key is never written into a profile", "write !secret NAME")
     if not _SECRET.fullmatch(value.name):
@@ -129,10 +128,10 @@ def secret(value: Any) -> SecretRef:
 
 def text_or_secret(value: Any) -> str | SecretRef:
     """An environment variable's value."""
-    return secret(value) if isinstance(value, SecretRef | dict) else text(value)
+    return secret(value) if isinstance(value, SecretRef) else text(value)
 
 
-def whole(least: int, most: int = 10**15) -> Callable[[Any], int]:
+def whole(least: int, most: int = _MOST) -> Callable[[Any], int]:
     """A check for whole numbers from ``least`` to ``most``."""
 
     def check(value: Any) -> int:
@@ -140,7 +139,9 @@ def whole(least: int, most: int = 10**15) -> Callable[[Any], int]:
         if isinstance(value, bool) or not _WHOLE.fullmatch(written):
             raise Wrong(f"expected a whole number, not {_shown(value)}")
         if not least <= int(written) <= most:
-            raise Wrong(f"{written} is out of range", f"{least} to {most}")
+            raise Wrong(
+                f"{written} is out of range", f"{least} to {most}" if most < _MOST else f"at least {least}"
+            )
         return int(written)
 
     return check
@@ -163,7 +164,7 @@ def address(value: Any) -> str:
     try:
         ipaddress.ip_address(written)
     except ValueError:
-        hint = "127.0.0.1" if written == "localhost" else "e.g. 127.0.0.1, or 0.0.0.0 for all"
+        hint = "write 127.0.0.1" if written == "localhost" else "e.g. 127.0.0.1, or 0.0.0.0 for all"
         raise Wrong(f"{written!r} is no IP address", hint) from None
     return written
 
@@ -222,7 +223,7 @@ def gpus(value: Any) -> tuple[int | str, ...]:
 def listed(value: Any, hint: str = "write [one, two]") -> list[Any]:
     """A list."""
     if not isinstance(value, list | tuple):
-        raise Wrong(f"expected a list, not {_kind(value)}", hint)
+        raise Wrong(f"expected a list, not {_shown(value)}", hint)
     return list(value)
 
 
@@ -262,7 +263,7 @@ def _word(value: Any) -> str:
 def _gpu(value: Any) -> int | str:
     written = str(value)
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise Wrong(f"expected a GPU's index or UUID, not {_kind(value)}")
+        raise Wrong(f"expected a GPU's index or UUID, not {_shown(value)}")
     if _WHOLE.fullmatch(written) and int(written) < 1024:
         return int(written)
     if not _GPU_UUID.fullmatch(written):
@@ -270,15 +271,15 @@ def _gpu(value: Any) -> int | str:
     return written
 
 
-def _kind(value: Any) -> str:
-    kinds = {bool: "a boolean", float: "a fraction", dict: "a mapping", SecretRef: "a secret"}
-    if isinstance(value, list | tuple):
-        return "a list"
-    return "nothing" if value is None else kinds.get(type(value), _shown(value))
-
-
 def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str | int | float) else _kind(value)
+    """What stands there, for people."""
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str | int | float):
+        written = repr(value)
+        return written if len(written) <= 60 else written[:59] + "…"
+    kinds = {dict: "a mapping", list: "a list", tuple: "a list", SecretRef: "a secret", type(None): "nothing"}
+    return kinds.get(type(value), f"a {type(value).__name__}")
 
 
 def _plain_secret(value: str | SecretRef) -> str | dict[str, str]:

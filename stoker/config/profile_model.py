@@ -8,21 +8,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError
+from pydantic import BaseModel, Field, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
 
 from stoker import engines
 from stoker.config import profile_kinds as kinds
+from stoker.config.profile_kinds import SecretRef
+from stoker.config.profile_sections import Bench, Hooks, Kill, Ready, Section, Server
 from stoker.engines.base import Engine
 from stoker.errors import InputError, nearest
 
 Path = tuple[str | int, ...]
 
 _CUDA = "CUDA_VISIBLE_DEVICES"
+_FIXED = ("PATH", "LANG", "SPT_NOENV")  # the launch script sets them; `env` may say otherwise
 _KINDS = {  # pydantic's types of error, in our words
-    "model_type": "expected a mapping",
-    "dict_type": "expected a mapping",
-    "tuple_type": "expected a list",
+    "model_type": ("expected a mapping", "write KEY: VALUE"),
+    "dict_type": ("expected a mapping", "write KEY: VALUE"),
+    "tuple_type": ("expected a list", "write [one, two]"),
 }
 
 
@@ -50,101 +53,7 @@ def _engine(value: Any) -> str:
     return written
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-
-class Server(_Part):
-    """The server's process.
-
-    Args:
-        name: The slot on the host.
-        model: A path on the host, or a hub's name.
-        served_name: Model ids it answers to, where they follow neither from the model nor from the arguments.
-        bind: IP address to listen on.
-        port: TCP port to listen on.
-        gpus: Indices, UUIDs, ``("all",)``, or empty.
-        venv: Virtual environment, first on the PATH.
-        python: Interpreter, in place of ``venv``.
-        command: What is run in place of the engine's own command.
-        args: ``True`` is the bare flag, a tuple several values after one flag, a mapping JSON.
-        inherit: Variables taken over from the login.
-        setup: Shell commands before the server is run.
-        wrap: Command put before the server's.
-        api_key: The key that the server demands.
-    """
-
-    name: kinds.Name = "default"
-    model: kinds.Model
-    served_name: Annotated[tuple[kinds.Line, ...], BeforeValidator(kinds.one_or_more)] = ()
-    bind: kinds.Address = "127.0.0.1"
-    port: kinds.Port
-    gpus: kinds.Gpus = ()
-    venv: kinds.Absolute | None = None
-    python: kinds.Program | None = None
-    command: tuple[kinds.Text, ...] = ()
-    args: kinds.Arguments = {}
-    inherit: tuple[kinds.Variable, ...] = ()
-    setup: tuple[kinds.Command, ...] = ()
-    wrap: tuple[kinds.Text, ...] = ()
-    api_key: kinds.Key | None = None
-
-
-class Hooks(_Part):
-    """Shell commands around a restart.
-
-    Args:
-        before_stop: Before the old server is ended.
-        after_ready: Once the new one is ready.
-        drain_s: Waited after ``before_stop``.
-    """
-
-    before_stop: tuple[kinds.Command, ...] = ()
-    after_ready: tuple[kinds.Command, ...] = ()
-    drain_s: kinds.Seconds = 0.0
-
-
-class Ready(_Part):
-    """When waiting for readiness ends without it.
-
-    Args:
-        timeout_s: Since the launch.
-        stall_s: Without any sign of work.
-    """
-
-    timeout_s: kinds.Seconds = 3600.0
-    stall_s: kinds.Seconds = 1200.0
-
-
-class Kill(_Part):
-    """What a clean kill spares, and how patient it is.
-
-    Args:
-        protect: Exact process names, or ``cmd:REGEX``.
-        grace_s: From SIGTERM to the launcher until the rest is signalled; None: the engine's.
-    """
-
-    protect: tuple[kinds.Protected, ...] = ()
-    grace_s: kinds.Seconds | None = None
-
-
-class Bench(_Part):
-    """The benchmark that a profile is judged by.
-
-    Args:
-        name: Which benchmark.
-        runs: Measured runs.
-        tokens: Tokens a request generates.
-        concurrency: Requests at once.
-    """
-
-    name: kinds.Name = "decode"
-    runs: kinds.Count = 5
-    tokens: kinds.Count = 500
-    concurrency: kinds.Count = 1
-
-
-class Profile(_Part):
+class Profile(Section):
     """One resolved profile.
 
     Args:
@@ -162,8 +71,8 @@ class Profile(_Part):
     description: kinds.Text = ""
     engine: Annotated[str, PlainValidator(_engine)]
     server: Server
-    env: dict[kinds.Variable, kinds.Value] = {}
-    expect: dict[kinds.Variable, kinds.Text] = {}
+    env: dict[kinds.Variable, kinds.Value] = Field(default_factory=dict)
+    expect: dict[kinds.Variable, kinds.Text] = Field(default_factory=dict)
     hooks: Hooks = Hooks()
     ready: Ready = Ready()
     kill: Kill = Kill()
@@ -193,7 +102,7 @@ class Profile(_Part):
         Raises:
             InputError: It is no profile; every mistake is among the evidence.
         """
-        profile, mistakes = read(dict(data))
+        profile, mistakes = read(_with_references(data))
         if profile is None:
             said = [f"{'.'.join(map(str, m.path))}: {m.what}" for m in mistakes]
             raise InputError("this is no profile: " + said[0], where=where, evidence=said)
@@ -201,13 +110,33 @@ class Profile(_Part):
 
 
 def read(data: dict[str, Any]) -> tuple[Profile | None, list[Mistake]]:
-    """A profile from plain data, or all that is wrong with it."""
+    """A profile from plain data, or everything that is wrong with it."""
+    mistakes = list(_conflicts(data))
     try:
         profile = Profile.model_validate(data)
     except ValidationError as error:
-        return None, [_mistake(detail) for detail in error.errors(include_url=False)]
-    mistakes = list(_conflicts(profile, engines.get(profile.engine)))
+        return None, mistakes + [_mistake(detail) for detail in error.errors(include_url=False)]
     return (None, mistakes) if mistakes else (profile, [])
+
+
+def flag_of(key: str) -> str:
+    """An argument's flag: ``tp-size`` → ``--tp-size``; with dashes of its own it stays."""
+    return key if key.startswith("-") else f"--{key}"
+
+
+def _with_references(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A record's data with its secrets as references."""
+
+    def reference(value: Any) -> Any:
+        is_secret = isinstance(value, dict) and list(value) == ["secret"] and isinstance(value["secret"], str)
+        return SecretRef(value["secret"]) if is_secret else value
+
+    found = dict(data)
+    if isinstance(found.get("env"), dict):
+        found["env"] = {name: reference(value) for name, value in found["env"].items()}
+    if isinstance(found.get("server"), dict):
+        found["server"] = {name: reference(value) for name, value in found["server"].items()}
+    return found
 
 
 def _mistake(detail: ErrorDetails) -> Mistake:
@@ -219,77 +148,91 @@ def _mistake(detail: ErrorDetails) -> Mistake:
     if isinstance(wrong, kinds.Wrong):
         return Mistake(path, wrong.what, wrong.hint, is_key)
     if kind == "missing":
-        return Mistake(path[:-1], f"{'.'.join(map(str, path))} is missing")
+        return Mistake(path, f"{'.'.join(map(str, path))} is missing")
     if kind == "extra_forbidden":
         return Mistake(path, f"unknown key {str(path[-1])!r}", _where_known(path), key=True)
-    return Mistake(path, _KINDS.get(kind, detail["msg"]), key=is_key)
+    what, hint = _KINDS.get(kind, (detail["msg"], ""))
+    return Mistake(path, what, hint, is_key)
 
 
 def _where_known(path: Path) -> str:
     """The nearest key there, or where a key of that very name belongs."""
-    key = str(path[-1])
-    for section, part in _sections().items():
-        if key in part.model_fields and section != ".".join(map(str, path[:-1])):
-            return f"it belongs under {section}:" if section else "it belongs at the top"
-    here = _sections().get(".".join(map(str, path[:-1])))
-    known = [] if here is None else [*here.model_fields, *(["extends"] if here is Profile else [])]
-    return nearest(key, known)
+    key, here = str(path[-1]), ".".join(map(str, path[:-1]))
+    sections = _sections()
+    for name, section in sections.items():
+        if key in section.model_fields and name != here:
+            return f"it belongs under {name}:" if name else "it belongs at the top"
+    known = list(sections[here].model_fields) if here in sections else []
+    return nearest(key, known if here else [*known, "extends"])
 
 
 def _sections() -> dict[str, type[BaseModel]]:
     fields = {name: field.annotation for name, field in Profile.model_fields.items()}
     parts = {
-        name: kind for name, kind in fields.items() if isinstance(kind, type) and issubclass(kind, _Part)
+        name: kind for name, kind in fields.items() if isinstance(kind, type) and issubclass(kind, Section)
     }
     return {"": Profile, **parts}
 
 
-def _conflicts(profile: Profile, engine: Engine) -> Iterator[Mistake]:
-    """What is right by itself and wrong together."""
-    server = profile.server
-    if not engine.command and not server.command:
-        yield Mistake(
-            ("server",), "server.command is missing", f"engine {engine.name} has no command of its own"
-        )
-    if server.venv and server.python:
+def _conflicts(data: dict[str, Any]) -> Iterator[Mistake]:
+    """What is right by itself and wrong together; looked for beside what is wrong by itself."""
+    server, env = _mapping(data, "server"), _mapping(data, "env")
+    engine = next((known for known in engines.all_engines() if known.name == data.get("engine")), None)
+    if server.get("venv") and server.get("python"):
         yield Mistake(("server", "python"), "venv and python are both set", "unset one: null", key=True)
-    if server.gpus not in ((), ("all",)) and _CUDA in profile.env:
+    yield from _variable_conflicts(server, env)
+    yield from _argument_conflicts(_mapping(server, "args"), engine)
+    if engine is not None:
+        yield from _engine_conflicts(server, env, engine)
+
+
+def _variable_conflicts(server: dict[str, Any], env: dict[str, Any]) -> Iterator[Mistake]:
+    """Variables that are set twice."""
+    inherited = server.get("inherit") if isinstance(server.get("inherit"), list) else []
+    are_listed = server.get("gpus") not in (None, [], (), "all", ["all"], ("all",))
+    if are_listed and _CUDA in env:
         yield Mistake(("env", _CUDA), f"{_CUDA} is set by server.gpus", "leave one of them out", key=True)
-    yield from _key_conflicts(profile, engine)
-    yield from _argument_conflicts(server, engine)
-
-
-def _key_conflicts(profile: Profile, engine: Engine) -> Iterator[Mistake]:
-    if profile.server.api_key is None:
-        return
-    at: Path = ("server", "api_key")
-    if not engine.api_key_env:
-        yield Mistake(at, f"{engine.name} reads no API key from its environment, and a command line shows it")
-    elif engine.api_key_env in profile.env:
-        yield Mistake(at, f"{engine.api_key_env} is set under env: too", "leave one of them out")
-
-
-def _argument_conflicts(server: Server, engine: Engine) -> Iterator[Mistake]:
-    """Arguments that Stoker adds itself, that show a key, or that stand there twice."""
-    ours = {
-        engine.model_flag: "server.model",
-        engine.host_flag: "server.bind",
-        engine.port_flag: "server.port",
-    }
-    seen: dict[str, str] = {}
-    for key in server.args:
-        at, flag = ("server", "args", key), flag_of(key)
-        if engine.command and flag in ours:
-            yield Mistake(at, f"{key} is set by {ours[flag]}", key=True)
-        if flag.lstrip("-").replace("_", "-") == "api-key":
+    for index, name in enumerate(inherited or []):
+        if name in _FIXED:
+            yield Mistake(("server", "inherit", index), f"{name} is set by Stoker", "set it under env:")
+        elif name == _CUDA and are_listed:
             yield Mistake(
-                at, "a command line shows a key to everybody", "server.api_key: !secret NAME", key=True
+                ("server", "inherit", index), f"{name} is set by server.gpus", "leave one of them out"
             )
+
+
+def _argument_conflicts(args: dict[str, Any], engine: Engine | None) -> Iterator[Mistake]:
+    """Arguments that Stoker adds itself, that show a key, or that stand there twice."""
+    ours: dict[str, str] = {}
+    if engine is not None and engine.command:
+        ours = {engine.model_flag: "model", engine.host_flag: "bind", engine.port_flag: "port"}
+    seen: dict[str, str] = {}
+    for key in args:
+        at, flag = ("server", "args", key), flag_of(key)
+        if flag in ours:
+            yield Mistake(at, f"{key} is set by server.{ours[flag]}", key=True)
+        if flag.lstrip("-").replace("_", "-") == "api-key":
+            hint = "write server.api_key: !secret NAME"
+            yield Mistake(at, "a command line shows a key to everybody", hint, key=True)
         if flag in seen:
             yield Mistake(at, f"{key} and {seen[flag]} are the same argument", key=True)
         seen[flag] = key
 
 
-def flag_of(key: str) -> str:
-    """An argument's flag: ``tp-size`` → ``--tp-size``; with dashes of its own it stays."""
-    return key if key.startswith("-") else f"--{key}"
+def _engine_conflicts(server: dict[str, Any], env: dict[str, Any], engine: Engine) -> Iterator[Mistake]:
+    if not engine.command and not server.get("command"):
+        hint = f"engine {engine.name} has no command of its own"
+        yield Mistake(("server", "command"), "server.command is missing", hint)
+    if server.get("api_key") is None:
+        return
+    if not engine.api_key_env:
+        what = f"{engine.name} reads no API key from its environment, and a command line would show it"
+        yield Mistake(("server", "api_key"), what)
+    elif engine.api_key_env in env:
+        what = f"{engine.api_key_env} is set under env: too"
+        yield Mistake(("server", "api_key"), what, "leave one of them out")
+
+
+def _mapping(data: dict[str, Any], key: str) -> dict[str, Any]:
+    value = data.get(key)
+    return value if isinstance(value, dict) else {}

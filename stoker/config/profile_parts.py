@@ -130,8 +130,10 @@ class Reader:
         try:
             return self._rendered(part, path)
         except template.BadTemplate as error:
-            what = f"{error.what} for host {self.host}" if error.name else error.what
-            return self._note(part, path, what, error.hint)
+            if not error.name:
+                return self._note(part, path, error.what, error.hint)
+            hint = error.hint if "did you mean" in error.hint else "define it in the inventory"
+            return self._note(part, path, f"{error.what} for host {self.host}", hint)
 
     def _rendered(self, part: Part, path: Path) -> Any:
         if path[0] in ("env", "expect"):

@@ -89,6 +89,8 @@ class Strict(StrictUndefined):
         def undefined(message: str) -> UndefinedNameError:
             return UndefinedNameError(message, name, obj, cause)
 
+        if hint is None:
+            hint = f"{name!r} is undefined" if obj is missing else f"{describe(obj)} has no {name!r}"
         super().__init__(hint, obj, name, undefined if exc is UndefinedError else exc)  # type: ignore[arg-type]
 
 

@@ -8,6 +8,7 @@ Variables that are templates themselves are rendered when they are used, and onl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from functools import cache, lru_cache
 from traceback import walk_tb
 from typing import Any, Literal
@@ -282,7 +283,8 @@ def _exact(value: Any) -> Any:
         return value
     if isinstance(value, Undefined):
         str(value)  # raises
-    raise SecurityError(f"the expression gives {describe(value)}, not text: quote it where it is defined")
+    advice = ": quote it where it is defined" if isinstance(value, bool | float | date) else ""
+    raise SecurityError(f"the expression gives {describe(value)}, not text{advice}")
 
 
 def _mistake(error: BaseException, where: str, path: tuple[str | int, ...], session: Session) -> BadTemplate:

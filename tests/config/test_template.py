@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import date
 from typing import Any
 
 import pytest
@@ -225,9 +226,15 @@ def test_exact_text(text: str, expected: str) -> None:
     assert render_exact(text, VARIABLES, where="") == expected
 
 
-@pytest.mark.parametrize("name", ["flag", "version", "gpus", "none"])
+@pytest.mark.parametrize("name", ["flag", "version", "day"])
 def test_exact_text_refuses_what_yaml_has_respelled(name: str) -> None:
     with pytest.raises(BadTemplate, match="quote it where it is defined"):
+        render_exact(f"x{{{{ {name} }}}}", {**VARIABLES, "day": date(2024, 2, 3)}, where="p.yml:3")
+
+
+@pytest.mark.parametrize("name", ["gpus", "site", "none", "token", "range(3)"])
+def test_exact_text_refuses_what_is_no_text(name: str) -> None:
+    with pytest.raises(BadTemplate, match="not text"):
         render_exact(f"x{{{{ {name} }}}}", VARIABLES, where="p.yml:3")
 
 
