@@ -58,7 +58,7 @@ def select(
     result = tuple(name for name in chosen if name not in dropped and all(name in one for one in kept))
     if not result:
         why = "the inventory has no hosts" if not hosts else "no host is left"
-        raise InputError(f"{', '.join(values)}: {why}", next_step="see what there is with: hosts")
+        raise InputError(f"{', '.join(values)}: {why}", next_step="`inv hosts` lists what there is")
     return result
 
 

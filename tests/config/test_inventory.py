@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -203,6 +204,35 @@ def test_a_variable_file_that_is_never_read_is_an_error(written: Written) -> Non
     )
     assert reported(root / "hosts.yml", root) == [
         "group_vars/web.yml: is never read: group_vars/web comes first (move it into a folder web/)"
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_a_folder_that_may_not_be_read_is_reported(written: Written) -> None:
+    root = written(
+        {"hosts.yml": "web: {hosts: {n1: }}\n", "group_vars/web.yml": "a: 1\n", "inv/hosts.yml": ""}
+    )
+    for folder in ("group_vars", "inv"):
+        (root / folder).chmod(0)
+    assert reported(root / "hosts.yml", root) == ["group_vars: cannot be read: Permission denied"]
+    assert reported(root / "inv", root) == ["inv: cannot be read: Permission denied"]
+
+
+def test_variable_files_of_other_kinds_are_named_and_empty_ones_pass(written: Written) -> None:
+    root = written(
+        {
+            "hosts.yml": "web: {hosts: {n1: }, vars: , children: }\n",
+            "group_vars/web/empty.yml": "# nothing\n",
+            "group_vars/web/vault.yml": "$ANSIBLE_VAULT;1.1;AES256\n3132\n",
+            "group_vars/web/word": "word\n",
+            "group_vars/web/folder.d/a.yml": "[folders with an ending are passed over, as by Ansible\n",
+        }
+    )
+    assert reported(root / "hosts.yml", root) == [
+        "group_vars/web/vault.yml:1: the file is encrypted by Ansible Vault, which is not read "
+        "(keep secrets apart, by !secret NAME)",
+        "group_vars/web/word:1: a mapping of variables is expected, here stands a single value "
+        "(write NAME: VALUE)",
     ]
 
 
