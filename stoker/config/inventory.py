@@ -107,7 +107,9 @@ def load(paths: Sequence[Path], *, root: Path) -> Inventory:
     sources = [root / path for path in paths]
     for source in sources:
         inventory_read.read(source, root, definitions)
-    folders = dict.fromkeys(source if source.is_dir() else source.parent for source in sources)
+    folders = dict.fromkeys(
+        source if inventory_read.is_folder(source) else source.parent for source in sources
+    )
     return _build(definitions, list(folders), root)
 
 

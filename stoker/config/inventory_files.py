@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stoker.config import inventory_vars, yamlfile
 from stoker.config.inventory_model import Vars
-from stoker.config.inventory_read import listing, shown
+from stoker.config.inventory_read import is_folder, listing, shown
 from stoker.config.inventory_vars import Holder
 from stoker.errors import ConfigError, Problem
 
@@ -36,7 +36,7 @@ class VarsFiles:
         # One listing in place of a look for each name and ending: there may be 10,000 hosts.
         self._found = {}
         try:
-            entries = listing(self.folder, shown(self.folder, self.root)) if self.folder.is_dir() else []
+            entries = listing(self.folder, shown(self.folder, self.root)) if is_folder(self.folder) else []
         except ConfigError as error:
             self.problems.extend(error.problems)
             return
@@ -55,7 +55,7 @@ class VarsFiles:
             self.problems.append(Problem(shown(path, self.root), 0, what, f"move it into a folder {name}/"))
         variables: Vars = {}
         try:
-            for path in self._files(first) if first.is_dir() else [first]:
+            for path in self._files(first) if is_folder(first) else [first]:
                 variables.update(self._read(path))
         except ConfigError as error:
             self.problems.extend(error.problems)
@@ -66,7 +66,7 @@ class VarsFiles:
         for path in listing(folder, shown(folder, self.root)):
             if path.name.startswith(".") or path.name.endswith("~"):
                 continue
-            if path.is_dir():
+            if is_folder(path):
                 if not path.suffix:
                     yield from self._files(path)
             elif path.suffix in _ENDINGS:

@@ -53,7 +53,7 @@ def read(path: Path, root: Path, definitions: Definitions) -> None:
         definitions: What is known so far; grows.
     """
     try:
-        files = list(_files(path, root)) if path.is_dir() else [path]
+        files = list(_files(path, root)) if is_folder(path) else [path]
     except ConfigError as error:
         definitions.problems.extend(error.problems)
         return
@@ -65,6 +65,14 @@ def read(path: Path, root: Path, definitions: Definitions) -> None:
             _read_file(file, shown(file, root), definitions)
         except ConfigError as error:
             definitions.problems.extend(error.problems)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path is a folder; False where that cannot be told, so that reading it says why."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def listing(folder: Path, name: str) -> list[Path]:
@@ -88,7 +96,7 @@ def _files(folder: Path, root: Path) -> Iterator[Path]:
     for path in listing(folder, shown(folder, root)):
         if path.name.startswith(".") or path.name in _IGNORED_NAMES or path.name.endswith(_IGNORED_ENDINGS):
             continue
-        if path.is_dir():
+        if is_folder(path):
             yield from _files(path, root)
         else:
             yield path
