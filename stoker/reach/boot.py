@@ -96,12 +96,13 @@ main.main(read_fd, write_fd, version)
 """
 
 # No exclamation mark, backslash or single quote in it: it stands in single quotes, and csh reads even those.
-# A path that leads to a file called python3.11 is believed; any other Python is asked, which costs its start.
+# A system's own /usr/bin/python3.11 is believed; any other Python is asked, which costs its start (a version
+# manager's file of that name is a script that may find nothing).
 _FIND = (
     'for p in "$@"; do case "$p" in "~/"*) p="$HOME/${p#??}";; esac; '
     'case "$p" in */*) r=$(readlink -f "$p" 2>/dev/null);; *) r=;; esac; '
-    'case "$r" in */python3.[89]|*/python3.1[0-9]) [ -f "$r" ] && [ -x "$r" ] && exec "$p" -ISuc "$0" MARK;; '
-    "esac; "
+    'case "$r" in /usr/bin/python3.[89]|/usr/bin/python3.1[0-9]) '
+    '[ -f "$r" ] && [ -x "$r" ] && exec "$p" -ISuc "$0" MARK;; esac; '
     '"$p" -ISc "import sys,zlib;sys.exit(sys.version_info<(3,8))" 2>/dev/null && exec "$p" -ISuc "$0" MARK; '
     'done; echo; echo MARK none; for p in "$@"; do echo "$p: $("$p" -V 2>&1)"; done; exit 127'
 )

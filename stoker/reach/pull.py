@@ -182,7 +182,7 @@ class _Stream:
             raise error.at(self._agent.host) from error
 
     def _script(self) -> bytes:
-        """Over the input, where only ``sh`` reads it; the empty line is for a start-up file that reads one."""
+        """For the input, where only ``sh`` reads it; the empty line is for a start-up file that reads one."""
         lines = [
             "",
             f"printf %s {shlex.quote(self._mark.decode())}",
