@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 CONTEXT_MIB = 518  # what holding the device costs before anything is allocated
@@ -27,8 +26,7 @@ class Gpu(NamedTuple):
     bus_id: str
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """What a lab host pretends to have.
 
     Args:
