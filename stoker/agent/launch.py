@@ -165,6 +165,7 @@ def _record(
         "gpus": [gpu.index for gpu in gpus],
         "gpu_uuids": [gpu.uuid for gpu in gpus],
         "model": plan["model"],
+        "resolved": plan["resolved"],  # a launch is also a profile: what runs can be planned again
         "script": os.path.join(folder, "launch.sh"),
         "log": os.path.join(folder, "server.log"),
         "marker": os.urandom(16).hex(),

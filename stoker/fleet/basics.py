@@ -98,7 +98,7 @@ def debug(job: Job) -> Outcome:
         item = job.args["var"][0]
         value = item.value if not item.error else f"({item.error})"
         text = f"{item.expression}: {_shown(value)}"
-        return Outcome(item.expression, {item.expression: value}, lines=_lines(text))
+        return Outcome("", {item.expression: value}, lines=_lines(text))
     message = "Hello world!" if job.args["msg"] is None else job.args["msg"]
     return Outcome("", {"msg": message}, lines=_lines(_shown(message)))
 
@@ -145,9 +145,9 @@ def _ran(job: Job, cmd: str | Sequence[str], what: dict[str, Any]) -> Outcome:
             f"not done after {job.args['timeout']:g} s" if done["timed_out"] else f"exit code {done['rc']}"
         )
         evidence = (data["stderr_lines"] or data["stdout_lines"])[-_EVIDENCE_LINES:]
-        detail = {**data, "changed": True}
+        detail = {**data, "changed": not done["timed_out"]}
         raise HostFailed(message, host=job.host.name, kind=kind, evidence=evidence, detail=detail)
-    return Outcome(_first_line(data["stdout_lines"]), data, changed=True)
+    return Outcome(_first_line(data["stdout_lines"]), {**data, "msg": ""}, changed=True)
 
 
 def by_hand(name: str, args: Mapping[str, Any]) -> dict[str, Any]:

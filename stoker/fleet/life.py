@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import HostFailed, InputError
-from stoker.fleet.choose import desired
+from stoker.fleet.choose import desired, must_run
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
 
@@ -47,7 +47,7 @@ def _launch(job: Job, *, replace: bool) -> Outcome:
 
 def wait(job: Job) -> Outcome:
     """Wait until the server is really ready, and prove its tuning."""
-    plan = _plan(job)
+    plan = must_run(job)
     return _ready(job, plan, job.session.call("wait", {**_plan_params(job, plan), "launch_id": None}))
 
 
@@ -73,7 +73,7 @@ def kill(job: Job) -> Outcome:
 
 def stop(job: Job) -> Outcome:
     """Stop our server of a slot, gracefully."""
-    slot = job.plan.slot if job.plan else job.args["slot"]
+    slot = job.plan.slot if job.plan else job.args["slot"] or must_run(job).slot
     params = {
         "slot": slot,
         "engines": job.project.engines,
@@ -106,7 +106,7 @@ def status(job: Job) -> Outcome:
 
 def logs(job: Job) -> Outcome:
     """The last lines of a slot's log; --follow goes on until Ctrl-C, which leaves the server alone."""
-    slot = job.plan.slot if job.plan else job.args["slot"]
+    slot = job.plan.slot if job.plan else job.args["slot"] or must_run(job).slot
     params = {"slot": slot, "lines": job.args["lines"] or 50, "follow": job.args["follow"], "launch_id": None}
     data = job.session.call("logs", params)
     return Outcome(data["path"], data)
@@ -211,7 +211,9 @@ def process_line(process: dict[str, Any]) -> str:
     where = f" GPU {held}{gpu}" if held else ""
     age = f"{process['age_s']:.0f} s" if process.get("age_s") is not None else "?"
     title = str(process.get("title") or process.get("cmdline") or "")[:60]
-    return f"{process['pid']:>7} {process.get('user', '?')} {age}{where}  {title}  ({process.get('reason', '')})"
+    return (
+        f"{process['pid']:>7} {process.get('user', '?')} {age}{where}  {title}  ({process.get('reason', '')})"
+    )
 
 
 def _count(number: int, one: str, many: str) -> str:

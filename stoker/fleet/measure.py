@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, InputError, StokerError
 from stoker.fleet import life
+from stoker.fleet.choose import running
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
 
@@ -39,6 +40,7 @@ def bench(job: Job) -> Outcome:
         raise InputError(
             "--launches restarts the server, so the hosts must be named", next_step="add --host NAME"
         )
+    job = job.on(job.plan or running(job))
     results = [_measure(job)]
     for _ in range(launches - 1):
         life.restart(job.on(_named(job)))
@@ -192,9 +194,8 @@ def _subject(job: Job, result: dict[str, Any]) -> Subject:
     from stoker.results.record import Subject
 
     launch = result.get("launch") or {}
-    plan = _plan_of(job, launch)
-    if plan is not None:
-        return Subject.of(plan)
+    if job.plan is not None and launch.get("profile_hash") == job.plan.profile_hash:
+        return Subject.of(job.plan)
     return Subject(
         host=job.host.name,
         engine=str(launch.get("engine") or result.get("engine") or ""),
@@ -203,20 +204,6 @@ def _subject(job: Job, result: dict[str, Any]) -> Subject:
         slot=str(launch.get("slot") or ""),
         resolved=launch.get("resolved") or {},
     )
-
-
-def _plan_of(job: Job, launch: dict[str, Any]) -> LaunchPlan | None:
-    """The project's plan that is exactly what a launch runs; None where the project holds another version."""
-    name = launch.get("profile")
-    if job.plan is not None and launch.get("profile_hash") == job.plan.profile_hash:
-        return job.plan
-    if not name or str(name).startswith("run:"):
-        return None
-    try:
-        plan = job.project.plan(str(name), job.host)
-    except StokerError:
-        return None
-    return plan if plan.profile_hash == launch.get("profile_hash") else None
 
 
 def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:

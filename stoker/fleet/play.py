@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from stoker.fleet import step
 from stoker.fleet.choice import Options, Stage
 from stoker.fleet.pool import HostResult, fan_out
 from stoker.fleet.rehearse import rehearse
-from stoker.fleet.result import Result, failed
+from stoker.fleet.result import Result, failed, interrupted
 from stoker.fleet.scope import Frame, HostVars, own
 from stoker.fleet.session import Session
 from stoker.fleet.step import Setting, Turn
@@ -51,6 +52,7 @@ class Part:
         facts: What was registered and set.
         counts: The recap.
         error: Why it left the book.
+        interrupted: Ctrl-C cut a task short there.
         code: What the latest verdict asks for.
         silent: A task with ``no_log`` runs: nothing of what the host tells is passed on.
     """
@@ -58,14 +60,17 @@ class Part:
     session: Session
     facts: dict[str, Any] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    error: HostError | None = None
+    error: StokerError | None = None
+    interrupted: bool = False
     code: int = EXIT_DONE
     silent: bool = False
 
     @property
     def status(self) -> str:
-        """``ok``, ``failed`` or ``unreachable``."""
-        return "ok" if self.error is None else "failed" if self.counts["failed"] else "unreachable"
+        """``ok``, ``failed``, ``unreachable`` or ``interrupted``."""
+        if self.error is None:
+            return "interrupted" if self.interrupted else "ok"
+        return "failed" if self.counts["failed"] else "unreachable"
 
     @property
     def recap(self) -> dict[str, int]:
@@ -121,6 +126,7 @@ def run(
     options: Options,
     connect: Callable[[Host], Agent],
     watch: Watch,
+    stop: threading.Event | None = None,
 ) -> Report:
     """Run a playbook.
 
@@ -131,6 +137,7 @@ def run(
         options: How.
         connect: Opens a host's agent; called once a host at most.
         watch: Told what happens.
+        stop: Set by Ctrl-C; what ``connect`` opens ends its calls by it.
 
     Returns:
         What came of it; a failed host is a value in it.
@@ -138,7 +145,7 @@ def run(
     Raises:
         InputError: What can be found wrong before the first connection.
     """
-    return _Run(book, project, options, connect, watch).all(stages)
+    return _Run(book, project, options, connect, watch, stop or threading.Event()).all(stages)
 
 
 class _Run:
@@ -151,12 +158,14 @@ class _Run:
         options: Options,
         connect: Callable[[Host], Agent],
         watch: Watch,
+        stop: threading.Event,
     ) -> None:
         self.book = book
         self.project = project
         self.options = options
         self.connect = connect
         self.watch = watch
+        self.stop = stop
         self.report = Report()
         self._facts: dict[str, dict[str, Any]] = {}
 
@@ -167,6 +176,7 @@ class _Run:
             for stage in stages:
                 if not self._play(stage):
                     self.report.ended_at = stage.play
+                if self.report.ended_at or self.report.interrupted:
                     break
         except KeyboardInterrupt:
             self.report.interrupted = True
@@ -186,7 +196,7 @@ class _Run:
         self.watch.play(stage.play, self._active(parts))
         for task in stage.tasks:
             active = self._active(parts)
-            if not active:
+            if not active or self.report.interrupted:
                 break
             report.tasks.append(self._task(task, stage, active))
         lost = sum(part.error is not None for part in parts.values()) - before
@@ -228,7 +238,7 @@ class _Run:
     def _setting(self, stage: Stage, active: Sequence[str]) -> Setting:
         values = self._own([host.name for host in stage.hosts], active)
         frame = Frame(stage.play.vars, self.options.extra, values)
-        return Setting(self.project, frame, self.options.check, self.watch)
+        return Setting(self.project, frame, self.options.check, self.watch, self.stop)
 
     def _own(self, hosts: Sequence[str], active: Sequence[str]) -> dict[str, Any]:
         everybody = HostVars(self.project.inventory.hosts, self._facts)
@@ -239,7 +249,10 @@ class _Run:
         """Each host's turn, side by side; a pause in this thread, where Ctrl-C ends it."""
         if next(iter(turns.values())).task.module in ONCE:
             return {name: turn.run() for name, turn in turns.items()}
-        results = fan_out(list(turns), lambda name: turns[name].run(), forks=self.options.forks)
+        results = fan_out(
+            list(turns), lambda name: turns[name].run(), forks=self.options.forks, stop=self.stop
+        )
+        self.report.interrupted = self.stop.is_set()
         return {result.host: _result(result, turns[result.host]) for result in results}
 
     def _settle(self, part: Part, task: Task, result: Result) -> None:
@@ -250,7 +263,10 @@ class _Run:
             part.code = result.code
         if result.is_bad:
             part.counts[result.status] += 1
-            part.error = located(result.error, task, result.hidden) if result.error else None
+            part.error = located(result, task, part.session.host.name)
+            return
+        if result.status == "interrupted":
+            part.interrupted = True
             return
         part.counts["skipped" if result.status == "skipped" else "ok"] += 1
         part.counts["changed"] += result.status == "changed" or (
@@ -264,7 +280,7 @@ def _result(host: HostResult, turn: Turn) -> Result:
     if isinstance(host.data, Result):
         return host.data
     if host.status == "interrupted":
-        raise KeyboardInterrupt
+        return interrupted()
     error = host.error or StokerError(f"the step ended as {host.status}")
     return failed(error, host.host, turn.task.place)
 
@@ -294,10 +310,14 @@ def commands(turns: Sequence[Turn]) -> list[str]:
     return found
 
 
-def located(error: HostError, task: Task, hidden: bool) -> HostError:
+def located(result: Result, task: Task, host: str) -> StokerError | None:
     """A host's failure with the task that it stopped at."""
-    what = error.what if not hidden else "failed (details not shown: no_log)"
-    evidence = () if hidden else error.evidence
-    hint = error.next_step
-    told = f"{task.place}: {task.name}: {what}"
-    return type(error)(told, host=error.host, kind=error.kind, evidence=evidence, next_step=hint)
+    error = result.error
+    if error is None:
+        return None
+    said = error.what if not result.hidden else "failed (not shown: no_log)"
+    what, evidence, hint = f"{task.place}: {task.name}: {said}", error.evidence, error.next_step
+    evidence = () if result.hidden else evidence
+    if isinstance(error, HostError):
+        return type(error)(what, host=host, kind=error.kind, evidence=evidence, next_step=hint)
+    return StokerError(what, where=host, evidence=evidence, next_step=hint)

@@ -142,8 +142,20 @@ class Project:
 
     def plan(self, name: str, host: Host) -> LaunchPlan:
         """The complete plan of a profile on a host."""
+        return self._build(name, host, self.profile(name, host))
+
+    def plan_again(self, launch: Mapping[str, Any], host: Host) -> LaunchPlan:
+        """The plan of a launch as the host recorded it, whatever the project's files say today.
+
+        Raises:
+            InputError: The record holds no usable profile.
+        """
+        profile = Profile.from_plain(dict(launch.get("resolved") or {}))
+        return self._build(str(launch.get("profile") or ""), host, profile)
+
+    def _build(self, name: str, host: Host, profile: Profile) -> LaunchPlan:
         templates = [self.settings.path("profiles") / "templates"]
-        return build(host, name, self.profile(name, host), secrets=self.secrets, templates=templates)
+        return build(host, name, profile, secrets=self.secrets, templates=templates)
 
     def shown(self, path: Path) -> str:
         """A path as the user would type it in the project's folder."""

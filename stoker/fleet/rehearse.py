@@ -11,6 +11,7 @@ from stoker.errors import ConfigError, InputError, Problem
 from stoker.fleet.call import arguments, servers
 from stoker.fleet.choice import Options, Stage
 from stoker.fleet.scope import Frame, Scope
+from stoker.fleet.session import target_of
 from stoker.fleet.verbs import VERBS, by_hand, modules
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ def rehearse(stages: Sequence[Stage], project: Project, options: Options, own: M
 
     Raises:
         ConfigError: Every mistake found, at the tasks' lines.
+        InputError: A host's connection variables are wrong.
     """
+    for host in {host.name: host for stage in stages for host in stage.hosts}.values():
+        target_of(host)
     late = _late(stages)
     problems: dict[Problem, None] = {}
     for stage in stages:

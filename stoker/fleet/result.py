@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from stoker.errors import HostError, HostFailed, HostUnreachable, StokerError
+from stoker.errors import HostError, HostFailed, HostUnreachable, InputError, StokerError
 from stoker.fleet.job import Outcome
 
-Status = Literal["ok", "changed", "failed", "unreachable", "skipped"]
+Status = Literal["ok", "changed", "failed", "unreachable", "skipped", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class Result:
     """What came of a task, or of one round of its loop, on one host.
 
     Args:
-        status: ``skipped`` where a condition did not hold, or ``--check`` left nothing to do.
+        status: ``skipped`` where a condition did not hold, or ``--check`` left nothing to do; ``interrupted``
+            where Ctrl-C cut it short.
         data: What ``register`` gives: ``changed``, ``failed``, ``msg``, and what the module says; JSON types.
         summary: One line for people.
         lines: More for people, (text, style) each.
@@ -34,7 +35,7 @@ class Result:
     data: dict[str, Any]
     summary: str = ""
     lines: tuple[tuple[str, str], ...] = ()
-    error: HostError | None = None
+    error: StokerError | None = None
     ignored: bool = False
     hidden: bool = False
     command: str = ""
@@ -85,12 +86,18 @@ def failed(error: StokerError, host: str, place: str) -> Result:
     if isinstance(error, HostUnreachable):
         told = {"changed": False, "failed": False, "unreachable": True, "msg": error.what}
         return Result("unreachable", told, error=error)
-    if not isinstance(error, HostError):
+    if isinstance(error, InputError):
         where = "" if error.where in ("", place) else f"{error.where}: "
         what, shown, hint = where + error.what, error.evidence, error.next_step
         error = HostFailed(what, host=host, kind="input", evidence=shown, next_step=hint)
-    told = {"changed": False, **error.detail, "failed": True, "msg": error.what, "kind": error.kind}
+    kind, detail = (error.kind, error.detail) if isinstance(error, HostError) else ("fault", {})
+    told = {"changed": False, **detail, "failed": True, "msg": error.what, "kind": kind}
     return Result("failed", {**told, "evidence": list(error.evidence)}, error=error)
+
+
+def interrupted() -> Result:
+    """Ctrl-C cut it short."""
+    return Result("interrupted", {"changed": False, "failed": False, "msg": "interrupted"}, "interrupted")
 
 
 def skipped(why: str, **data: Any) -> Result:
@@ -102,7 +109,7 @@ def together(rounds: Sequence[Result]) -> Result:
     """A loop's result: bad if one round was, else changed if one was, else skipped if all were."""
     error = next((one for one in rounds if one.is_bad), None) or next((o for o in rounds if o.error), None)
     statuses = [one.status for one in rounds]
-    order: tuple[Status, ...] = ("unreachable", "failed", "changed", "ok")
+    order: tuple[Status, ...] = ("interrupted", "unreachable", "failed", "changed", "ok")
     status: Status = next((status for status in order if status in statuses), "skipped")
     data: dict[str, Any] = {
         "results": [one.data for one in rounds],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stoker.config.playbooktree import Task
 from stoker.config.settings import number
-from stoker.errors import HostError, HostFailed, InputError, StokerError
+from stoker.errors import HostFailed, InputError, StokerError
 from stoker.fleet.call import Call, Timed, arguments, servers, truth
 from stoker.fleet.job import Job, Outcome
-from stoker.fleet.result import Result, Status, failed, skipped, succeeded, together
+from stoker.fleet.result import Result, Status, failed, interrupted, skipped, succeeded, together
 from stoker.fleet.scope import Frame, Scope
 from stoker.fleet.session import Session
 from stoker.fleet.verbs import SKIPPED_IN_CHECK, VERBS, by_hand, modules
@@ -44,12 +45,14 @@ class Setting:
         frame: The play's variables.
         check: Touch nothing.
         listener: Told what happens.
+        stop: Set by Ctrl-C.
     """
 
     project: Project
     frame: Frame
     check: bool
     listener: Listener
+    stop: threading.Event
 
 
 class Turn:
@@ -135,7 +138,7 @@ class Turn:
             self._facts.update(result.facts)  # a round sees what the rounds before it have set
             self._tell(result)
             results.append(result)
-            if result.status == "unreachable":
+            if result.status in ("unreachable", "interrupted"):
                 break
         return results
 
@@ -152,7 +155,8 @@ class Turn:
             unmet = scope.unmet(self.task.when, place)
             if unmet is not None:
                 why = "Conditional result was False"
-                return Call(scope, ended=skipped(f"false: {unmet}", skip_reason=why, false_condition=unmet))
+                shown = str(unmet).lower() if isinstance(unmet, bool) else unmet
+                return Call(scope, ended=skipped(f"when {shown}", skip_reason=why, false_condition=unmet))
             args = arguments(self.task, modules()[self.verb.name], self.verb, scope)
             if args.get("timeout", 0) is None and self.task.timeout:
                 args["timeout"] = self._limit(scope)
@@ -183,6 +187,8 @@ class Turn:
         try:
             return succeeded(self._outcomes(call))
         except StokerError as error:
+            if self.setting.stop.is_set() and getattr(error, "kind", "") == "cancelled":
+                return interrupted()
             return failed(error, self.host.name, self.task.place)
 
     def _outcomes(self, call: Call) -> list[Outcome]:
@@ -229,7 +235,7 @@ def _loop_vars(item: Any) -> dict[str, Any]:
     return {"item": item, "ansible_loop_var": "item"}
 
 
-def _status(error: HostError | None, data: Mapping[str, Any]) -> Status:
+def _status(error: StokerError | None, data: Mapping[str, Any]) -> Status:
     if error is not None:
         return "failed"
     return "changed" if data["changed"] else "ok"

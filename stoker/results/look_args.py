@@ -10,6 +10,7 @@ from stoker.results import names
 from stoker.results.causes import (
     ARGUMENTS,
     LIKELY,
+    POSSIBLE,
     UNLIKELY,
     Cause,
     Findings,
@@ -40,9 +41,11 @@ def look(new: Side, base: Side) -> Findings:
         said_was, said_now = {}, {}
     reported = {_plain(name) for name in (*was, *now)}
     unreported = [n for n in (*said_was, *said_now) if _plain(n) not in reported]
+    both = {*said_was, *said_now}
+    typed = {_plain(name) for name in both if said_was.get(name) != said_now.get(name)} if both else None
     causes = [
-        *_compared(was, now, ""),
-        *_compared(_only(said_was, unreported), _only(said_now, unreported), "--"),
+        *_compared(was, now, "", typed),
+        *_compared(_only(said_was, unreported), _only(said_now, unreported), "--", None),
     ]
     same = sum(name in now and _alike(was[name], now[name]) for name in was)
     same += sum(said_was.get(n) == said_now.get(n) for n in set(unreported))
@@ -87,20 +90,33 @@ def _only(values: Mapping[str, str], chosen: Sequence[str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if name in chosen}
 
 
-def _compared(was: Mapping[str, Any], now: Mapping[str, Any], dashes: str) -> Iterator[Cause]:
+def _compared(
+    was: Mapping[str, Any], now: Mapping[str, Any], dashes: str, typed: set[str] | None
+) -> Iterator[Cause]:
+    """A cause for each argument that differs.
+
+    Args:
+        was: Before.
+        now: After.
+        dashes: What a flag is written with.
+        typed: Plain names of the flags that the command lines write otherwise; None where that is not known. An
+            argument that nobody wrote otherwise follows from something else: a variable, a version, free memory.
+    """
     for name in sorted({*was, *now}):
         if name in was and name in now and _alike(was[name], now[name]):
             continue
         kind = "is new" if name not in was else "is gone" if name not in now else "is another"
-        volatile = names.is_volatile_argument(name.replace("-", "_"))
-        yield Cause(
-            ARGUMENTS,
-            f"argument {dashes}{name} {kind}",
-            f"{_shown(was, name)} → {_shown(now, name)}",
-            UNLIKELY if volatile else LIKELY,
-            "it differs from launch to launch" if volatile else "the engine runs with another setting",
-            name=name,
-        )
+        confidence, reason = LIKELY, "the engine runs with another setting"
+        if names.is_volatile_argument(name.replace("-", "_")):
+            confidence, reason = UNLIKELY, "it differs from launch to launch"
+        elif typed is not None and _plain(name) not in typed:
+            confidence, reason = (
+                POSSIBLE,
+                "both command lines are equal there: it follows from something else",
+            )
+        title = f"argument {dashes}{name} {kind}"
+        detail = f"{_shown(was, name)} → {_shown(now, name)}"
+        yield Cause(ARGUMENTS, title, detail, confidence, reason, name=name)
 
 
 def _alike(one: object, other: object) -> bool:
