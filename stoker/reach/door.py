@@ -15,7 +15,7 @@ from stoker.errors import HostUnreachable
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL)
 _GONE = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ENOTCONN, errno.EBADF)
 # RFC 4254, 5.1
-_PROHIBITED, _CONNECT_FAILED = 1, 2
+_CONNECT_FAILED = 2
 
 _NEXT = {
     "refused": "check the port, and that sshd runs there",
@@ -114,14 +114,13 @@ def _of_ssh(error: paramiko.SSHException, place: str) -> Unreachable:
 
 
 def _of_channel(error: paramiko.ChannelException, place: str) -> Unreachable:
+    """A way through a jump host that it would not open; a refused session is told where it is asked for."""
     text = str(error.text)
-    if error.code == _PROHIBITED:
-        return Unreachable(
-            "refused",
-            f"{place}: the server allows no further channel",
-            evidence=[text],
-            next_step="check MaxSessions and AllowTcpForwarding of that sshd",
-        )
     if error.code == _CONNECT_FAILED:
         return Unreachable("refused", f"{place}: the jump host could not connect to it", evidence=[text])
-    return Unreachable("refused", f"{place}: the server refused a channel", evidence=[text])
+    return Unreachable(
+        "refused",
+        f"{place}: the jump host does not forward",
+        evidence=[text],
+        next_step="check AllowTcpForwarding and PermitOpen of the jump host's sshd",
+    )

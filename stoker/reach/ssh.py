@@ -33,7 +33,7 @@ class SshTransport:
         place = str(self._link.hop)
         with door(place):
             wait_s = min(deadline.left_s, _SEND_TIMEOUT_S)
-            channel = self._link.transport.open_session(timeout=wait_s)
+            channel = self._session(wait_s)
             channel.settimeout(_SEND_TIMEOUT_S)
             with Guard(wait_s, channel) as guard:
                 try:
@@ -43,6 +43,17 @@ class SshTransport:
                         raise Unreachable("timeout", f"{place}: does not start a command") from error
                     raise
         return SshChannel(channel, place)
+
+    def _session(self, wait_s: float) -> paramiko.Channel:
+        try:
+            return self._link.transport.open_session(timeout=wait_s)
+        except paramiko.ChannelException as error:
+            raise Unreachable(
+                "refused",
+                f"{self._link.hop}: the server allows no further channel",
+                evidence=[str(error.text)],
+                next_step="check MaxSessions of its sshd",
+            ) from error
 
     def close(self) -> None:
         """End the connection."""
