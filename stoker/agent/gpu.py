@@ -20,6 +20,7 @@ _SAID = 500
 TIMEOUT_S = 30.0  # without persistence mode every GPU is set up anew, seconds each
 # A login over SSH does not see what a container's image put on the PATH.
 _USUAL_FOLDERS = ("/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin")
+REFUSED = re.compile(r'Field "([^"]+)" is not a valid field to query')
 
 
 class GpuState(NamedTuple):
@@ -94,7 +95,7 @@ def _query_gpus(program: str, env: Mapping[str, str], timeout_s: float) -> Tuple
     fields = gpurows.fields()
     while True:
         answer = _run([program, "--query-gpu=" + ",".join(fields), _FORMAT], env, timeout_s)
-        refused = re.search(r'Field "([^"]+)" is not a valid field to query', answer.text + answer.aside)
+        refused = REFUSED.search(answer.text + answer.aside)
         if not refused or refused.group(1) not in fields or len(fields) == 1:
             return fields, answer
         at = fields.index(refused.group(1))

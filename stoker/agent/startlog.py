@@ -118,7 +118,9 @@ class StartLog:
         if self._recent.add(line) and not self._own.search(line):
             self._text = line
         self.urls += [int(port) for port in _URL_PORT.findall(line) if int(port) not in self.urls]
-        return self._matcher.feed(line)
+        moved = self._matcher.feed(line)
+        self._note_stage()
+        return moved
 
     def _note_stage(self) -> None:
         name = self._matcher.stage

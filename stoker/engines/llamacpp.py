@@ -19,7 +19,7 @@ _FATAL = (
         final=False,
     ),
     FatalLine(
-        r"failed to open GGUF file|llama_model_loader: failed to load model from|No such file or directory",
+        r"failed to open (GGUF|gguf) file|No such file or directory",
         "model-missing",
         "Check the profile's model: the path must exist on the host and be readable.",
         final=False,
