@@ -167,7 +167,7 @@ def test_lay_that_fails_midway_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     sizes = [path.stat().st_size for path in scaffold.lay(tmp_path / "whole")]
     assert sizes.index(max(sizes)) > 2  # several are written before the one that fails
-    argv = [sys.executable, "-B", "-c", code, tmp_path / "here", str(max(sizes) - 1)]
+    argv = [sys.executable, "-B", "-c", code, str(tmp_path / "here"), str(max(sizes) - 1)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, timeout=60)
     assert done.returncode == 7, done.stderr.decode()
     assert list((tmp_path / "here").iterdir()) == []
