@@ -108,6 +108,7 @@ def carry_out(ctx: Context, order: Order) -> Report:
     first_step = len(ctx.steps)
     view = order.sight.view
     doomed = [finding.process for finding in order.scope.ended if finding.process is not None]
+    done = report(order)  # while they can still be looked at
     launches = order.sight.own if order.agreed is None else ()
     prey = quarry.Quarry(
         view.snapshot,
@@ -116,7 +117,6 @@ def carry_out(ctx: Context, order: Order) -> Report:
         lambda p: p.pid in view.agent or p.pid == 1 or view.protected.covers(p),
     )
     unkillable = _end(ctx, order, prey, doomed)
-    done = report(order)
     done["ended"] += [
         describe.process(Finding(p, "born while it was ended"))
         for p in prey.known.values()

@@ -209,7 +209,6 @@ def _run_shim(ctx: Context, prepared: Prepared) -> Tuple[int, int, int, int]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,
         close_fds=True,
     )
     try:

@@ -118,6 +118,10 @@ class Process:
                 self._exe = ""
         return self._exe
 
+    def remember(self) -> None:
+        """Read now what could not be read any more once it has ended."""
+        _ = (self.argv, self.uid, self.exe)
+
     @property
     def age_s(self) -> float:
         """Seconds since it started."""

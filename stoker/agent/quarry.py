@@ -53,7 +53,9 @@ class Quarry:
             if process.pid not in found and not spared:
                 found[process.pid] = process
         for process in found.values():
-            self.known.setdefault(process.key, process)
+            if process.key not in self.known:
+                process.remember()
+                self.known[process.key] = process
         return list(found.values())
 
     def _relatives(self, snapshot: Snapshot) -> Iterable[Process]:

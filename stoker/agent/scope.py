@@ -138,6 +138,8 @@ class _Draft:
             head = family.launcher or members[0]
             slot = next((self.view.slots[m.pid] for m in members if m.pid in self.view.slots), "")
             if not any(self._claims(member) for member in members):
+                if not self.view.snapshot.is_ours(head):
+                    continue  # another host's, on the same machine
                 for member in members:
                     self._place(
                         "listed", member, f"{family.engine}, " + (f"slot {slot}" if slot else "elsewhere")

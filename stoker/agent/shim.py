@@ -28,6 +28,7 @@ def main(folder: str, argv: List[str]) -> int:
     """
     if os.fork():
         return 0  # who started us waits for this; the supervisor itself belongs to nobody
+    os.setsid()
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,187 @@
+"""Locks of the host: exclusive, across users, never longer than their holder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stoker.agent import locks
+from stoker.agent.context import AgentError
+from stoker.agent.facts import Facts
+from stoker.agent.locks import LockSet
+from tests.agent.conftest import Host, eventually, lives
+
+HOLD = """
+import sys, time
+from stoker.agent.facts import Facts
+from stoker.agent.locks import LockSet
+mine = LockSet(Facts(lock_dir=sys.argv[1]), "/home/zoo/.stoker")
+with mine.hold(sys.argv[2:], {"user": "zoe", "host": "desk"}):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def lockset(host: Host) -> LockSet:
+    return LockSet(Facts(lock_dir=str(host.root / "locks")), str(host.home))
+
+
+def elsewhere(host: Host, *names: str) -> int:
+    """Another process that holds locks."""
+    return host.python(HOLD, str(host.root / "locks"), *names, cwd=Path(__file__).parents[2])
+
+
+def as_nobody(act: Callable[[], None]) -> int:
+    """Do something as another user; returns the exit status."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            act()
+            os._exit(0)
+        except AgentError as error:
+            os._exit(9 if error.kind == "lock-held" else 8)
+        finally:
+            os._exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_lock_that_another_process_holds_names_it(host: Host) -> None:
+    pid = elsewhere(host, "gpu-a", "slot-x")
+    with pytest.raises(AgentError) as caught, lockset(host).hold(["gpu-b", "slot-x"], {}):
+        pass
+    assert caught.value.kind == "lock-held"
+    assert (caught.value.detail["owner"], caught.value.detail["pid"]) == ("zoe", pid)
+    assert "zoe from desk" in caught.value.what
+    assert caught.value.detail["age_s"] < 30
+
+
+def test_locks_are_held_all_or_none(host: Host) -> None:
+    elsewhere(host, "b")
+    mine = lockset(host)
+    with pytest.raises(AgentError), mine.hold(["a", "b", "c"], {}):
+        pass
+    assert [lock["name"] for lock in mine.listing()] == ["b"]
+
+
+def test_a_lock_ends_with_its_holder_however_that_ends(host: Host) -> None:
+    pid = elsewhere(host, "a")
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not lives(pid), "the holder's end")
+    with lockset(host).hold(["a"], {}):
+        assert [lock["pid"] for lock in lockset(host).listing()] == [os.getpid()]
+    assert lockset(host).listing() == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_other_users_find_and_take_the_same_lock(host: Host) -> None:
+    for folder in (host.root, *host.root.parents):
+        if folder == Path("/tmp"):
+            break
+        folder.chmod(0o755)
+    (host.root / "locks").mkdir(mode=0o1777)
+    (host.root / "locks").chmod(0o1777)
+    mine = lockset(host)
+
+    def take() -> None:
+        with mine.hold(["a"], {"user": "nobody"}):
+            pass
+
+    with mine.hold(["a"], {"user": "root"}):
+        assert as_nobody(take) == 9
+    assert as_nobody(take) == 0, "a file of root's cannot be locked by another user"
+
+
+def test_a_symbolic_link_or_a_pipe_in_place_of_a_lock_is_refused(host: Host) -> None:
+    folder = host.root / "locks"
+    folder.mkdir()
+    victim = host.root / "victim"
+    victim.write_text("precious")
+    (folder / "stoker-a.lock").symlink_to(victim)
+    os.mkfifo(folder / "stoker-b.lock")
+    for name in ("a", "b"):
+        with pytest.raises(AgentError) as caught, lockset(host).hold([name], {}):
+            pass
+        assert caught.value.kind == "io"
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[1]", '{"pid": "x", "start": {}, "user": 7, "time": true}'])
+def test_rubbish_inside_a_lock_is_no_reason_to_fail(host: Host, text: str) -> None:
+    pid = elsewhere(host, "a")
+    (host.root / "locks" / "stoker-a.lock").write_text(text)
+    with pytest.raises(AgentError) as caught, lockset(host).hold(["a"], {}):
+        pass
+    assert caught.value.kind == "lock-held"
+    assert caught.value.detail["alive"] is True, f"{pid} holds it, whatever is written there"
+
+
+def test_unlock_leaves_a_living_holder_alone(host: Host) -> None:
+    pid = elsewhere(host, "a")
+    shown = locks.unlock(host.context(), {"check": True})["locks"]
+    assert [(lock["name"], lock["owner"], lock["pid"], lock["alive"]) for lock in shown] == [
+        ("a", "zoe", pid, True)
+    ]
+    with pytest.raises(AgentError) as caught:
+        locks.unlock(host.context(), {})
+    assert (caught.value.kind, lives(pid)) == ("lock-held", True)
+
+
+def test_unlock_takes_away_what_an_heir_of_a_dead_holder_keeps(host: Host) -> None:
+    heir = """
+import fcntl, json, os, signal, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o666)
+fcntl.flock(fd, fcntl.LOCK_EX)
+os.write(fd, json.dumps({"pid": 2**22 - 1, "start": 5, "user": "late", "time": time.time() - 100}).encode())
+print("held", flush=True)
+signal.pause()
+"""
+    (host.root / "locks").mkdir()
+    host.python(heir, str(host.root / "locks" / "stoker-a.lock"))
+    (lock,) = locks.unlock(host.context(), {})["locks"]
+    assert (lock["owner"], lock["alive"]) == ("late", False)
+    assert lock["age_s"] >= 99
+    with lockset(host).hold(["a"], {}):
+        pass
+
+
+def test_a_lock_that_was_removed_while_waiting_is_taken_anew(host: Host) -> None:
+    mine = lockset(host)
+    with mine.hold(["a"], {}):
+        (host.root / "locks" / "stoker-a.lock").unlink()
+        with mine.hold(["a"], {}):
+            assert [lock["name"] for lock in mine.listing()] == ["a"]
+
+
+def test_looking_at_locks_does_not_make_others_fail(host: Host) -> None:
+    looker = (
+        "import sys\nfrom stoker.agent.facts import Facts\nfrom stoker.agent.locks import LockSet\n"
+        "mine = LockSet(Facts(lock_dir=sys.argv[1]), '/h')\nprint('up', flush=True)\n"
+        "while True: mine.listing()"
+    )
+    with lockset(host).hold(["a"], {}):
+        pass
+    host.python(looker, str(host.root / "locks"), cwd=Path(__file__).parents[2])
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        with lockset(host).hold(["a"], {}):
+            pass
+
+
+def test_what_was_written_inside_goes_when_the_lock_does(host: Host) -> None:
+    with lockset(host).hold(["a"], {"user": "zoe"}):
+        written = json.loads((host.root / "locks" / "stoker-a.lock").read_text())
+        assert (written["user"], written["pid"]) == ("zoe", os.getpid())
+    assert (host.root / "locks" / "stoker-a.lock").read_text() == ""
+
+
+def test_slots_of_two_homes_are_two_slots(tmp_path: Path) -> None:
+    assert locks.slot_lock(str(tmp_path / "a"), "x") != locks.slot_lock(str(tmp_path / "b"), "x")
