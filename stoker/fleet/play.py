@@ -263,7 +263,7 @@ class _Run:
             part.code = result.code
         if result.is_bad:
             part.counts[result.status] += 1
-            part.error = located(result, task, part.session.host.name)
+            part.error = self._located(result, task, part.session.host.name)
             return
         if result.status == "interrupted":
             part.interrupted = True
@@ -273,6 +273,18 @@ class _Run:
             result.ignored and bool(result.data["changed"])
         )
         part.counts["ignored"] += result.ignored
+
+    def _located(self, result: Result, task: Task, host: str) -> StokerError | None:
+        """A host's failure with the task that it stopped at, and what to do next."""
+        error = result.error
+        if error is None:
+            return None
+        said = error.what if not result.hidden else "failed (not shown: no_log)"
+        what, evidence = f"{task.place}: {task.name}: {said}", () if result.hidden else error.evidence
+        hint = error.next_step or f"inv play {self.book.shown} --limit {host}"
+        if isinstance(error, HostError):
+            return type(error)(what, host=host, kind=error.kind, evidence=evidence, next_step=hint)
+        return StokerError(what, where=host, evidence=evidence, next_step=hint)
 
 
 def _result(host: HostResult, turn: Turn) -> Result:
@@ -308,16 +320,3 @@ def commands(turns: Sequence[Turn]) -> list[str]:
         else:
             found.append(f"inv {same[0].verb.name} --host {','.join(names)} (arguments not shown: no_log)")
     return found
-
-
-def located(result: Result, task: Task, host: str) -> StokerError | None:
-    """A host's failure with the task that it stopped at."""
-    error = result.error
-    if error is None:
-        return None
-    said = error.what if not result.hidden else "failed (not shown: no_log)"
-    what, evidence, hint = f"{task.place}: {task.name}: {said}", error.evidence, error.next_step
-    evidence = () if result.hidden else evidence
-    if isinstance(error, HostError):
-        return type(error)(what, host=host, kind=error.kind, evidence=evidence, next_step=hint)
-    return StokerError(what, where=host, evidence=evidence, next_step=hint)

@@ -9,7 +9,7 @@ from typing import Any
 
 from stoker.config.playbooktree import Argument, Module
 from stoker.fleet import basics, life, measure
-from stoker.fleet.flags import Flag, command_line
+from stoker.fleet.flags import Flag, command_line, quote
 from stoker.fleet.job import Verb
 
 VERBS: Mapping[str, Verb] = MappingProxyType(
@@ -70,6 +70,8 @@ def by_hand(name: str, hosts: Sequence[str], args: Mapping[str, Any]) -> str:
         return command_line("exec", on, basics.EXEC, basics.by_hand(name, args))
     if name in _BASIC:
         return ""
+    if name == "compare":  # of the project, without hosts
+        return " ".join(map(quote, ("inv", "compare", str(args["a"]), str(args["b"]))))
     return command_line(name, on, VERBS[name].flags, args)
 
 

@@ -58,9 +58,9 @@ def play(run: Run) -> int:
     names = [host.name for stage in chosen for host in stage.hosts]
     with run.screen.board(names) as board:
         teller = Teller(run.screen, board)
-        report = playing.run(book, chosen, project, options, run.connect, teller)
+        report = playing.run(book, chosen, project, options, run.connect, teller, run.stop)
     run.document.update(_document(report))
-    _recap(run.screen, report, run.args["book"])
+    _recap(run.screen, report)
     return report.exit_code
 
 
@@ -150,6 +150,8 @@ class Teller:
         for text, style in () if result.hidden else result.lines:
             self._board.line(host, (_clean(text), style))
         word = result.status + (", ignored" if result.ignored else "")
+        if "ansible_loop_var" in result.data and not result.hidden:
+            word += f" (item={_clean(str(result.data['item']))})"
         what = _what(result)
         took = f"  ({seconds(result.seconds)})" if result.seconds >= 0.05 else ""
         self._board.line(
@@ -170,7 +172,7 @@ def _clean(text: str) -> str:
     return clean(text)
 
 
-def _recap(screen: Screen, report: Report, book: str) -> None:
+def _recap(screen: Screen, report: Report) -> None:
     """The table at the end, and each host that is not fine with its reason and the next step."""
     from stoker.fleet.play import COUNTED
 
@@ -184,9 +186,8 @@ def _recap(screen: Screen, report: Report, book: str) -> None:
             ]
         )
     screen.table(("RECAP", *(f"{name}>" for name in COUNTED)), rows)
-    for host, part in report.parts.items():
+    for part in report.parts.values():
         if part.error is not None:
-            part.error.next_step = part.error.next_step or f"inv play {book} --limit {host}"
             screen.error(part.error)
     if report.ended_at is not None:
         play = report.ended_at
