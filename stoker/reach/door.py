@@ -110,6 +110,8 @@ def _of_ssh(error: paramiko.SSHException, place: str) -> Unreachable:
         spoke = "Indecipherable" in text or "Invalid" in text
         what = "something else than SSH answers" if spoke else "the connection ended before the SSH banner"
         return Unreachable("banner", f"{place}: {what}", evidence=[text], quick=not spoke)
+    if text.startswith("Timeout opening channel"):
+        return Unreachable("timeout", f"{place}: no answer in time")
     return Unreachable("lost", f"{place}: {text or type(error).__name__}")
 
 

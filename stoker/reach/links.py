@@ -262,7 +262,7 @@ def _log_in(hop: Hop, connection: Connection, below: Any, login_timeout_s: float
             raise _too_slow(hop, connection, login_timeout_s) from error
         if isinstance(below, Proxy) and error.kind in ("lost", "banner"):
             words = below.last_words()
-            raise Unreachable(error.kind, f"{hop}: its ProxyCommand ended", evidence=words) from error
+            raise Unreachable("banner", f"{hop}: its ProxyCommand ended", evidence=words) from error
         raise
 
 

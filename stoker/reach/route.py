@@ -104,16 +104,16 @@ class _Resolver:
             known_hosts=self._known_hosts(options.known_hosts),
             hash_known_hosts=found.hash_known_hosts,
             connect_timeout_s=options.connect_timeout_s or self.settings.connect_timeout_s,
-            via=via or self._jumps(jump, address, depth),
+            via=via or self._jumps(jump, (name, address), port, depth),
             proxy_command=_expanded(command, address, port, user, name),
         )
 
-    def _jumps(self, text: str, address: str, depth: int) -> Hop | None:
+    def _jumps(self, text: str, own_names: tuple[str, str], own_port: int, depth: int) -> Hop | None:
         """``first,second``: the first is connected to first, each one through the one before."""
         hop: Hop | None = None
         for part in text.split(",") if text else ():
             user, name, port = split_address(part.strip().removeprefix("ssh://"), self.target.name)
-            if name in (address, self.target.address):
+            if name in own_names and port in (None, own_port):
                 return hop  # a wildcard in ssh_config that matches the jump host itself
             hop = self.hop(name, self._said_of_jump(user, port), depth + 1, hop)
         return hop
