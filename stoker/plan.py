@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from stoker.config.secrets import Secrets
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_KEPT = ("HOME", "USER", "LOGNAME", "SHELL")
+_KEPT = (
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "STOKER_LAUNCH",
+    "STOKER_GPUS",
+)  # the last two: from the launcher
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Where an engine is told the name that it answers to, by argument or by variable.
