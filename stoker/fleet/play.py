@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stoker.config import template
 from stoker.config.inventory import Host
 from stoker.config.playbooktree import Play, Playbook, Task
-from stoker.errors import EXIT_DONE, EXIT_INTERRUPTED, HostError, StokerError, exit_code_of
+from stoker.errors import HostError, StokerError
 from stoker.fleet import step
 from stoker.fleet.choice import Options, Stage
 from stoker.fleet.pool import HostResult, fan_out
+from stoker.fleet.recap import Part, PlayReport, Report, TaskReport
 from stoker.fleet.rehearse import rehearse
 from stoker.fleet.result import Result, failed, interrupted
 from stoker.fleet.scope import Frame, HostVars, own
 from stoker.fleet.session import Session
 from stoker.fleet.step import Setting, Turn
-from stoker.fleet.verbs import ONCE, by_hand
+from stoker.fleet.verbs import ONCE, by_hand, by_hand_hidden
 
 if TYPE_CHECKING:
     from stoker.fleet.project import Project
     from stoker.reach.client import Agent
-
-COUNTED = ("ok", "changed", "failed", "unreachable", "skipped", "ignored")
-"""The recap's columns, with Ansible's meaning: ``ok`` counts changed and ignored tasks too."""
 
 
 class Watch(step.Listener, Protocol):
@@ -41,82 +37,6 @@ class Watch(step.Listener, Protocol):
 
     def event(self, host: str, event: dict[str, Any]) -> None:
         """A host tells how far it is; from any thread."""
-
-
-@dataclass
-class Part:
-    """One host's part in a book.
-
-    Args:
-        session: Its connection, for the whole book.
-        facts: What was registered and set.
-        counts: The recap.
-        error: Why it left the book.
-        interrupted: Ctrl-C cut a task short there.
-        code: What the latest verdict asks for.
-        silent: A task with ``no_log`` runs: nothing of what the host tells is passed on.
-    """
-
-    session: Session
-    facts: dict[str, Any] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    error: StokerError | None = None
-    interrupted: bool = False
-    code: int = EXIT_DONE
-    silent: bool = False
-
-    @property
-    def status(self) -> str:
-        """``ok``, ``failed``, ``unreachable`` or ``interrupted``."""
-        if self.error is None:
-            return "interrupted" if self.interrupted else "ok"
-        return "failed" if self.counts["failed"] else "unreachable"
-
-    @property
-    def recap(self) -> dict[str, int]:
-        """Every count of the recap."""
-        return {name: self.counts[name] for name in COUNTED}
-
-
-@dataclass(frozen=True)
-class TaskReport:
-    """What came of a task, by host."""
-
-    task: Task
-    title: str
-    results: dict[str, Result]
-
-
-@dataclass(frozen=True)
-class PlayReport:
-    """What came of a play."""
-
-    play: Play
-    hosts: tuple[str, ...]
-    tasks: list[TaskReport] = field(default_factory=list)
-
-
-@dataclass
-class Report:
-    """What came of a book.
-
-    Args:
-        plays: Those that began.
-        parts: Every host that took part.
-        ended_at: The play that no host survived, after which the book ended; None where it went through.
-        interrupted: Ctrl-C ended it.
-    """
-
-    plays: list[PlayReport] = field(default_factory=list)
-    parts: dict[str, Part] = field(default_factory=dict)
-    ended_at: Play | None = None
-    interrupted: bool = False
-
-    @property
-    def exit_code(self) -> int:
-        """By the worst of the hosts; a regression counts where it is a host's latest verdict."""
-        codes = [part.error.exit_code if part.error else part.code for part in self.parts.values()]
-        return exit_code_of([*codes, EXIT_INTERRUPTED] if self.interrupted else codes)
 
 
 def run(
@@ -318,5 +238,5 @@ def commands(turns: Sequence[Turn]) -> list[str]:
         if key:
             found.append(by_hand(same[0].verb.name, names, same[0].first.args))
         else:
-            found.append(f"inv {same[0].verb.name} --host {','.join(names)} (arguments not shown: no_log)")
+            found.append(by_hand_hidden(same[0].verb.name, names))
     return found

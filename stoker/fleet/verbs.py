@@ -75,6 +75,12 @@ def by_hand(name: str, hosts: Sequence[str], args: Mapping[str, Any]) -> str:
     return command_line(name, on, VERBS[name].flags, args)
 
 
+def by_hand_hidden(name: str, hosts: Sequence[str]) -> str:
+    """The same for a task with ``no_log``, without its arguments."""
+    shown = "exec" if name in ("command", "shell") else name
+    return command_line(shown, ",".join(hosts), (), {}) + " (arguments not shown: no_log)"
+
+
 def _module(verb: Verb) -> Module:
     later = _LATER.get(verb.name, ())
     return Module(

@@ -12,7 +12,7 @@ from stoker.tasks.command import CHECK, FORKS, INVENTORY, JSON, command
 if TYPE_CHECKING:
     from stoker.config.playbooktree import Play, Task
     from stoker.fleet.choice import Options, Stage
-    from stoker.fleet.play import Report
+    from stoker.fleet.recap import Report
     from stoker.fleet.result import Result
     from stoker.screen import Board, Screen
     from stoker.tasks.run import Run
@@ -174,7 +174,7 @@ def _clean(text: str) -> str:
 
 def _recap(screen: Screen, report: Report) -> None:
     """The table at the end, and each host that is not fine with its reason and the next step."""
-    from stoker.fleet.play import COUNTED
+    from stoker.fleet.recap import COUNTED
 
     rows = []
     for host, part in report.parts.items():
