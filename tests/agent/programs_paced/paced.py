@@ -1,8 +1,8 @@
 """A server with an exact pace, and with every fault that a load generator must not take for slowness.
 
-``paced.py [--simulated] [--port N] [--key KEY]`` prints ``port N`` when it listens. The model of a request says how it
-answers: ``MODE`` or ``MODE@PACE`` (tokens a second) or ``MODE@PACE@TTFT`` (seconds). One thread, one heap of
-absolute deadlines: token i of a request leaves at its arrival + TTFT + i / PACE, whatever happened before.
+``paced.py [--simulated] [--port N] [--key KEY]`` prints ``port N`` when it listens. The model of a request
+says how it answers: ``MODE``, ``MODE@PACE`` (tokens a second) or ``MODE@PACE@TTFT`` (seconds). One thread,
+one heap of deadlines: token i of a request leaves at its arrival + TTFT + i / PACE, whatever happened before.
 """
 
 from __future__ import annotations
@@ -181,11 +181,8 @@ class Server:
         else:
             asked: dict[str, Any] = json.loads(body)
             self.prompts.append(asked.get("prompt") or asked["messages"][0]["content"])
-            mode, pace, ttft = (
-                (*asked["model"].split("@"), "1000", "0.05")[:3]
-                if "@" in asked["model"]
-                else (asked["model"], "1000", "0.05")
-            )
+            given: list[str] = asked["model"].split("@")
+            mode, pace, ttft = [*given, *("ok", "1000", "0.05")[len(given) :]]
             self.running, client.counted = self.running + 1, True
             self.tokens += asked["max_tokens"]
             client.script = script(mode, float(pace), float(ttft), asked["max_tokens"])
@@ -200,9 +197,11 @@ class Server:
         if path == "/metrics":
             half = self.running // 2
             text = (
-                f'# TYPE t:running gauge\nt:running{{tp="0"}} {half}\nt:running{{tp="1"}} {self.running - half}.0\n'
+                f'# TYPE t:running gauge\nt:running{{tp="0"}} {half}\n'
+                f't:running{{tp="1"}} {self.running - half}.0\n'
                 f"t:waiting {self.args.waiting}\n# a comment\n"
-                f't:finished_total{{reason="stop"}} 0.0\nt:finished_total{{reason="length"}} {self.finished}\n'
+                f't:finished_total{{reason="stop"}} 0.0\n'
+                f't:finished_total{{reason="length"}} {self.finished}\n'
                 f"t:tokens_total {self.tokens}\n"
             )
             return self.plain(200, text.encode())
