@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import importlib.util
 import json
 import os
 import select
-import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,25 +20,13 @@ from typing import Any
 import stoker
 from stoker.errors import InputError, StokerError, nearest
 from stoker.lab import host as machine
-from stoker.lab import procfs
-from stoker.lab.state import (
-    FIRST_HOST,
-    SSH_PORT,
-    Folders,
-    LabHost,
-    LabState,
-    folders,
-    load,
-    login_name,
-    save,
-    write,
-)
+from stoker.lab import network, procfs
+from stoker.lab.state import FIRST_HOST, Folders, LabHost, LabState, folders, load, login_name, save
 
 _GUARDIAN = "stoker.lab.guardian"
 _NEEDED = ("asyncssh", "setproctitle")
 _START_S = 30.0
 _END_S = 20.0
-_TRIES = 20  # networks or ports that others hold already
 
 
 def up(root: Path, hosts: int = 1, *, gpus: int = 8, load_s: float = 2.0) -> LabState:
@@ -78,7 +63,9 @@ def up(root: Path, hosts: int = 1, *, gpus: int = 8, load_s: float = 2.0) -> Lab
             machine.make(places, host.name, gpus=gpus, load_s=load_s)
         save(places, planned)
         state = _start(places, planned)
-        _publish(places, state)
+        from stoker.lab import inventory  # with YAML, which the others do not need
+
+        inventory.publish(places, state)
         return _look(places)
 
 
@@ -188,44 +175,17 @@ def _by_host(places: Folders, names: Sequence[str]) -> dict[str, list[procfs.Pro
 
 
 def _plan(places: Folders, count: int) -> LabState:
-    """The hosts with addresses and a port that are free, the former ones where possible."""
-    before = {host.name: host for host in load(places).hosts}
-    names = [f"node{FIRST_HOST + i}" for i in range(count)]
-    former = next(iter(before.values()), None)
-    start = int.from_bytes(hashlib.sha256(str(places.root).encode()).digest()[:4], "big")
-    for attempt in range(_TRIES):
-        # 127.1.0.0 and up: every lab has a network of its own, so that their servers never meet on a port.
-        network = start + attempt
-        prefix = f"127.{1 + network // 256 % 254}.{network % 256}"
-        port = SSH_PORT
-        if attempt == 0 and former is not None:
-            prefix, port = former.address.rpartition(".")[0], former.port
-        hosts = tuple(LabHost(n, f"{prefix}.{i + 1}", port, str(places.home(n))) for i, n in enumerate(names))
-        if all(_free(host.address, host.port) for host in hosts):
-            return LabState(
-                root=str(places.root),
-                user=login_name(),
-                hosts=hosts,
-                key_file=str(places.key),
-                known_hosts=str(places.known_hosts),
-                inventory=str(places.inventory),
-                log=str(places.log),
-            )
-    raise StokerError(
-        f"no free loopback addresses for {count} hosts on port {SSH_PORT}",
-        where=str(places.root),
-        next_step="See what listens there: ss -ltnp",
+    """The lab as it is going to be, on free addresses."""
+    names = [f"node{FIRST_HOST + number}" for number in range(count)]
+    return LabState(
+        root=str(places.root),
+        user=login_name(),
+        hosts=network.choose(places, names, load(places).hosts),
+        key_file=str(places.key),
+        known_hosts=str(places.known_hosts),
+        inventory=str(places.inventory),
+        log=str(places.log),
     )
-
-
-def _free(address: str, port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-        except OSError:
-            return False
-        return True
 
 
 def _start(places: Folders, planned: LabState) -> LabState:
@@ -310,30 +270,3 @@ def _refuse_survivors(left: list[procfs.Process]) -> None:
             "processes of the lab survive SIGKILL: " + ", ".join(str(process.pid) for process in left),
             next_step="Look at them with ps -o pid,stat,wchan:30,cmd -p PID",
         )
-
-
-def _publish(places: Folders, state: LabState) -> None:
-    """Write the inventory and the known hosts, now that the keys are there."""
-    import yaml
-
-    lines = []
-    entries: dict[str, dict[str, object]] = {}
-    for host in state.hosts:
-        kind, key = Path(f"{places.host_key(host.name)}.pub").read_text(encoding="utf-8").split()[:2]
-        name = host.address if host.port == 22 else f"[{host.address}]:{host.port}"
-        lines.append(f"{name} {kind} {key}\n")
-        entries[host.name] = {
-            "ansible_host": host.address,
-            "ansible_port": host.port,
-            "ansible_user": state.user,
-            "ansible_private_key_file": state.key_file,
-            "ansible_ssh_common_args": f"-o UserKnownHostsFile={shlex.quote(state.known_hosts)}",
-            "stoker_bind": host.address,
-            **machine.variables(places, host.name),
-        }
-    write(places.known_hosts, "".join(lines))
-    members: dict[str, None] = dict.fromkeys(entries)
-    groups = {"gpu": {"hosts": members}, "lab": {"hosts": dict(members)}}
-    data = {"all": {"hosts": entries, "children": groups}}
-    text = "# Written by inv lab.up; changes are lost.\n" + yaml.safe_dump(data, sort_keys=False)
-    write(places.inventory / "hosts.yml", text)
