@@ -24,6 +24,7 @@ class Claim:
         protect: As in a profile.
         grace_s: For our launcher; None: as its engine has it.
         locks: Names of the locks to hold.
+        wants_gpus: Whether the state of the GPUs matters, be they found or not.
     """
 
     target: Target
@@ -32,11 +33,7 @@ class Claim:
     protect: Tuple[str, ...] = ()
     grace_s: Optional[float] = None
     locks: Tuple[str, ...] = ()
-
-    @property
-    def needs_gpus(self) -> bool:
-        """Whether the state of the GPUs matters."""
-        return self.target.gpus is None or bool(self.target.gpus)
+    wants_gpus: bool = False
 
 
 def of_plan(ctx: Context, plan: Mapping[str, Any], driver: GpuState, force: bool) -> Claim:
@@ -53,6 +50,7 @@ def of_plan(ctx: Context, plan: Mapping[str, Any], driver: GpuState, force: bool
             *_gpu_locks(gpus),
             *(port_lock(address, plan["port"]) for address in look.addresses(plan["bind"])),
         ),
+        wants_gpus=bool(plan["gpus"]),
     )
 
 
@@ -74,6 +72,7 @@ def of_slot(ctx: Context, slot: str, driver: GpuState, force: bool) -> Claim:
             *_gpu_locks(gpus),
             *(port_lock(address, port) for address in look.addresses(bind) if port),
         ),
+        wants_gpus=bool(launch and launch["gpus"]),
     )
 
 
@@ -90,6 +89,7 @@ def of_host(ctx: Context, driver: GpuState, force: bool) -> Claim:
         slots=slots,
         gpus=tuple(driver.gpus),
         locks=(*(slot_lock(ctx.home, slot) for slot in slots), *_gpu_locks(driver.gpus)),
+        wants_gpus=True,
     )
 
 

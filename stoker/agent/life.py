@@ -74,7 +74,7 @@ def kill(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     wanted = replace(wanted, protect=(*wanted.protect, *(params.get("protect") or ())))
     with _locked(ctx, params, wanted, "kill"):
         order = _decide(ctx, params, wanted, driver)
-        if wanted.needs_gpus and driver.state in ("unhealthy", "unknown"):
+        if wanted.wants_gpus and driver.state in ("unhealthy", "unknown"):
             raise AgentError(
                 "blocked",
                 f"the state of the GPUs is {driver.state}: {driver.why}",

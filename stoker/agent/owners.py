@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 from .descriptors import read_file
 from .facts import Facts
 from .gpu import GpuState
-from .procs import Process, Snapshot
+from .procs import Snapshot
 from .recognise import is_monitor
 
 # A GPU that nobody uses may still show this much: the driver's own share.
@@ -42,24 +42,32 @@ class Owners:
         return None if not known or None in known else sum(mib for mib in known if mib is not None)
 
 
-def find(snapshot: Snapshot, devices: Mapping[int, Set[int]], state: GpuState, facts: Facts) -> Owners:
+def find(
+    snapshot: Snapshot,
+    devices: Mapping[int, Set[int]],
+    state: GpuState,
+    facts: Facts,
+    uid: Optional[int] = None,
+) -> Owners:
     """Who uses which GPU.
 
     Args:
         devices: Of ``procs.holders``: number of the device file to the pids that hold it.
         state: What the driver says. Inside a container its process numbers are the host's, and may name
             somebody else here: one counts only where /proc shows that this process holds that GPU.
+        uid: The user whose descriptors can be looked into; None: our own.
     """
     if not state.gpus:  # no driver to ask: the devices alone tell, by number
         plain = {number: _computing(snapshot, pids) for number, pids in devices.items()}
         return Owners(plain, {}, {})
+    reader = os.getuid() if uid is None else uid
     users: Dict[int, Dict[int, Optional[int]]] = {}
     unknown: Dict[int, str] = {}
     numbers = device_numbers(state.gpus, facts)
     for gpu in state.gpus:
         holding = devices.get(numbers[gpu.index], set())
         listed = [p for p in state.processes if p.gpu_uuid == gpu.uuid]
-        confirmed = {p.pid: p.used_mib for p in listed if p.pid and _confirmed(snapshot, p, holding)}
+        confirmed = {p.pid: p.used_mib for p in listed if p.pid and _confirmed(snapshot, p, holding, reader)}
         idle = not listed and gpu.memory_used_mib is not None and gpu.memory_used_mib <= IDLE_MIB
         if (listed and len(confirmed) == len({p.pid for p in listed})) or (idle and not gpu.mig):
             users[gpu.index] = confirmed
@@ -89,20 +97,16 @@ def _minors() -> Dict[str, int]:
     return found
 
 
-def _confirmed(snapshot: Snapshot, listed: Any, holding: Set[int]) -> bool:
+def _confirmed(snapshot: Snapshot, listed: Any, holding: Set[int], uid: int) -> bool:
     """Whether the process that has this number here is the one the driver means."""
     if listed.pid in holding:
         return True
     process = snapshot.by_pid.get(listed.pid)
-    if process is None or process.gone or _can_look_into(process):
-        return False
-    # Another user's process: its descriptors are closed to us, but its name is not.
+    if process is None or process.gone or uid in (0, process.uid):
+        return False  # we may look into it, and it does not hold the device
+    # Another user's: its descriptors are closed to us, but its name is not. (It is never signalled.)
     first = process.argv[0] if process.argv else process.comm
     return listed.name in (first, os.path.basename(first), process.title)
-
-
-def _can_look_into(process: Process) -> bool:
-    return os.access(f"/proc/{process.pid}/fd", os.R_OK | os.X_OK)
 
 
 def _computing(snapshot: Snapshot, pids: Iterable[int]) -> Dict[int, Optional[int]]:
@@ -136,5 +140,6 @@ def resolve(wanted: Iterable[Any], state: GpuState) -> Tuple[List[Any], List[str
             hits = [gpu for gpu in state.gpus if (gpu.uuid or "").startswith(item)]
         if not hits or (item != "all" and len(hits) > 1):
             missing.append(str(item))
-        found += [gpu for gpu in hits if gpu not in found]
+        else:
+            found += [gpu for gpu in hits if gpu not in found]
     return found, missing

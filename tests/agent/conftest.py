@@ -32,11 +32,11 @@ ENGINE = Engine(
     titles=(r"zoo::worker_\d+",),
     workers=(r"zoo::worker_\d+",),
     command=("zooserve", "serve"),
-    grace_s=1.0,
+    grace_s=0.5,
     shm_prefixes=("zoo_",),
 )
 # A thin one for programs that Stoker only knows by having launched them.
-PLAIN = Engine(name="plain", grace_s=1.0)
+PLAIN = Engine(name="plain", grace_s=0.5)
 ENGINES = [ENGINE.to_wire(), PLAIN.to_wire()]
 
 
