@@ -213,15 +213,13 @@ class _Reader(Values):
             hint = f"write {key}: {{NAME: VALUE}}"
             self.note(at, f"{key} takes a mapping of arguments, here is {kind(value)}", hint)
             return {}
-        argument = module.arguments[module.free]
-        known = {*module.arguments, *module.later} - ({module.free} if argument.exact else set())
         for name in _SHORTHAND.findall(value) if isinstance(value, str) else ():
-            # Ansible would take it as an argument; to pass it on as text would be another meaning.
-            if name in known:
+            # To pass it on as text would be another meaning than Ansible's.
+            if name in module.pairs:
                 self.note(
                     at, f"{name}=… inside a text is not read as an argument", f"write args: {{{name}: …}}"
                 )
-        return {module.free: self._argument(at, value, argument)}
+        return {module.free: self._argument(at, value, module.arguments[module.free])}
 
     def _named(self, at: At, key: str, given: Mapping[Any, Any], module: Module) -> dict[str, Any]:
         """The arguments of a mapping that are known; others are noted."""

@@ -35,6 +35,7 @@ class Module:
         free: The argument that a bare value is; empty where a mapping is demanded.
         needs: Of each of these groups, one argument must be there.
         later: Arguments that Ansible's module of this name has and this one has not.
+        pairs: Arguments that Ansible would take out of a bare text where it says ``NAME=…``.
         any_name: Any other name is an argument too, the name of a variable.
     """
 
@@ -42,6 +43,7 @@ class Module:
     free: str = ""
     needs: tuple[tuple[str, ...], ...] = ()
     later: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
     any_name: bool = False
 
 

@@ -12,7 +12,7 @@ from stoker.fleet.call import arguments, servers
 from stoker.fleet.choice import Options, Stage
 from stoker.fleet.scope import Frame, Scope
 from stoker.fleet.session import target_of
-from stoker.fleet.verbs import VERBS, by_hand, modules
+from stoker.fleet.verbs import VERBS, modules
 
 if TYPE_CHECKING:
     from stoker.fleet.project import Project
@@ -39,6 +39,8 @@ def rehearse(stages: Sequence[Stage], project: Project, options: Options, own: M
         known = {name: value for name, value in stage.play.vars.items() if name not in late}
         frame = Frame(known, options.extra, own)
         for task in stage.tasks:
+            if "profile" not in modules()[task.module].arguments:
+                continue  # what could be wrong with it without a server, the file itself has shown
             for host in stage.hosts:
                 problems.update(dict.fromkeys(_mistakes(task, host, project, frame, late)))
     if problems:
@@ -70,7 +72,6 @@ def _mistakes(
         except InputError:
             continue  # it waits for what only the run can tell, or fails there with its own message
         try:
-            by_hand(task.module, [host.name], args)
             servers(project, VERBS[task.module], host, args)
         except ConfigError as error:
             yield from error.problems

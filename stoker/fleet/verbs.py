@@ -26,16 +26,12 @@ ONCE = frozenset(("pause",))
 _BASIC = frozenset(verb.name for verb in basics.VERBS)
 _FREE = {"command": "cmd", "shell": "cmd", "debug": "msg"}
 _NEEDS = {"command": (("cmd", "argv"),), "shell": (("cmd",),), "assert": (("that",),)}
+_RUN_LATER = ("creates", "executable", "removes", "stdin_add_newline", "strip_empty_ends")
+_RUN_PAIRS = ("chdir", "stdin", *_RUN_LATER)
+_PAIRS = {"command": _RUN_PAIRS, "shell": _RUN_PAIRS, "debug": ("msg", "var", "verbosity")}
 _LATER = {
-    "command": (
-        "creates",
-        "executable",
-        "expand_argument_vars",
-        "removes",
-        "stdin_add_newline",
-        "strip_empty_ends",
-    ),
-    "shell": ("creates", "executable", "removes", "stdin_add_newline", "strip_empty_ends"),
+    "command": (*_RUN_LATER, "expand_argument_vars"),
+    "shell": _RUN_LATER,
     "assert": ("quiet",),
     "debug": ("verbosity",),
     "set_fact": ("cacheable",),
@@ -88,6 +84,7 @@ def _module(verb: Verb) -> Module:
         free=_FREE.get(verb.name, ""),
         needs=_NEEDS.get(verb.name, ()),
         later=later,
+        pairs=_PAIRS.get(verb.name, ()),
         any_name=verb.name == "set_fact",
     )
 

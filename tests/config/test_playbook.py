@@ -63,7 +63,10 @@ def test_all_that_is_built_is_read() -> None:
     assert task.when == ("word is defined", "item != 'three'", True)
     assert task.tags == {"book", "first", "second", "third", "fourth"}
     assert (task.no_log, task.timeout, task.register) == (True, 10, "said")
-    assert last.tasks == ()
+    assert [task.args for task in last.tasks] == [
+        {"cmd": "curl timeout=5 cmd=x verbosity=1"},
+        {"msg": "a text with x=1 in it"},
+    ]
 
 
 def test_names_and_words_are_taken_as_they_are_written() -> None:
