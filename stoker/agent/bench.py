@@ -124,11 +124,13 @@ def _idle(ctx: Context, found: Subject, force: bool) -> Traffic:
     Raises:
         AgentError: ``busy``, without force.
     """
-    now = traffic.settled(ctx, found.server)
+    now = traffic.settled(ctx, found.server, patience_s=traffic.SETTLE_S if force else traffic.STALE_S)
     if now.busy and not force:
         what = "%d requests run and %d wait on this server" % (now.running or 0, now.waiting or 0)
         hint = "take it out of the balancer, or measure all the same: --force"
-        raise AgentError("busy", what, next_step=hint, detail=now._asdict())
+        raise AgentError(
+            "busy", what, next_step=hint, detail={"running": now.running, "waiting": now.waiting}
+        )
     return now
 
 
@@ -243,7 +245,8 @@ def _strangers_requests(measured: Measured, before: Traffic, after: Traffic) -> 
         sure = not any(request["error"] for request in measured.requests)
         if sure and strange > 2 * len(measured.requests) + 0.02 * ours:
             told.append("%d tokens were generated for others while it was measured" % strange)
-    if after.busy and not told:
+    # A gauge that stands still may be a stale one of our own requests.
+    if after.busy and (after.moving or after.waiting) and not told and not before.busy:
         told.append("%d requests of others ran when it ended" % ((after.running or 0) + (after.waiting or 0)))
     return told
 

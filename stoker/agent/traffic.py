@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional
+from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from . import http
 from .context import Context
@@ -13,8 +13,10 @@ from .gate import Server
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{.*\})?\s+(\S+)")
 _ANSWER_S = 10.0
-# Gauges are written by the engine's loop: for a moment they still show the request that just ended.
-_SETTLE_S = 2.0
+# Gauges are written by the engine's loop: for a moment they still show the request that just ended. Some stay
+# so for half a minute (sglang#26495); an engine that really works moves its other figures meanwhile.
+SETTLE_S = 2.0
+STALE_S = 32.0
 _PAUSE_S = 0.1
 
 
@@ -27,6 +29,8 @@ class Traffic(NamedTuple):
         finished: Requests ended since the start.
         tokens: Tokens generated since the start.
         why: Why nothing is known; empty where something is.
+        page: Every figure of the engine's, to see whether any moves.
+        moving: Whether one did while it was watched.
     """
 
     running: Optional[float] = None
@@ -34,6 +38,8 @@ class Traffic(NamedTuple):
     finished: Optional[float] = None
     tokens: Optional[float] = None
     why: str = ""
+    page: Tuple[Tuple[str, float], ...] = ()
+    moving: bool = False
 
     @property
     def busy(self) -> bool:
@@ -57,16 +63,29 @@ def read(ctx: Context, server: Server) -> Traffic:
     return parse(answer.body.decode("utf-8", "replace"), names)
 
 
-def settled(ctx: Context, server: Server, finished: Optional[float] = None) -> Traffic:
-    """Ask until nothing runs any more and as many have finished as were sent, for two seconds at most."""
-    deadline = time.monotonic() + _SETTLE_S
+def settled(
+    ctx: Context, server: Server, finished: Optional[float] = None, patience_s: float = SETTLE_S
+) -> Traffic:
+    """Watch until nothing runs any more and as many have finished as were sent.
+
+    Args:
+        finished: What the counter of finished requests must reach; None: anything.
+        patience_s: At most so long. A server that moves, or lets requests wait, is believed after two
+            seconds.
+    """
+    began = time.monotonic()
+    first = found = read(ctx, server)
     while True:
-        found = read(ctx, server)
         short = finished is not None and found.finished is not None and found.finished < finished
-        if found.why or not (found.busy or short) or time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if found.why or not (found.busy or short) or waited > patience_s:
+            return found
+        if waited > SETTLE_S and (found.moving or found.waiting):
             return found
         ctx.check_cancelled()
         time.sleep(_PAUSE_S)
+        found = read(ctx, server)
+        found = found._replace(moving=found.page != first.page)
 
 
 def parse(text: str, names: Mapping[str, Any]) -> Traffic:
@@ -90,7 +109,13 @@ def parse(text: str, names: Mapping[str, Any]) -> Traffic:
     )
     if traffic == Traffic():
         return Traffic(why="the metrics have none of the names that Stoker knows")
-    return traffic
+    spaces = tuple({_space(name) for kind in names.values() if not isinstance(kind, str) for name in kind})
+    return traffic._replace(page=tuple(sorted(i for i in sums.items() if i[0].startswith(spaces))))
+
+
+def _space(name: str) -> str:
+    """An engine's own names begin alike: ``vllm:``, ``sglang:``; those of its process move by themselves."""
+    return name.partition(":")[0] + ":" if ":" in name else name.partition("_")[0] + "_"
 
 
 def _sum(sums: Mapping[str, float], names: Iterable[str]) -> Optional[float]:

@@ -121,6 +121,7 @@ class Server:
         self.heap: list[tuple[float, int, Client, bytes]] = []
         self.order = itertools.count()
         self.running = self.finished = self.tokens = 0
+        self.last_end = float("-inf")
         self.prompts: list[str] = []
         self.listener = socket.create_server(("127.0.0.1", args.port), backlog=1024)
         self.listener.setblocking(False)
@@ -184,7 +185,6 @@ class Server:
             given: list[str] = asked["model"].split("@")
             mode, pace, ttft = [*given, *("ok", "1000", "0.05")[len(given) :]]
             self.running, client.counted = self.running + 1, True
-            self.tokens += asked["max_tokens"]
             client.script = script(mode, float(pace), float(ttft), asked["max_tokens"])
         self.plan(client)
 
@@ -195,10 +195,13 @@ class Server:
                 entry["simulated"] = True
             return self.plain(200, {"object": "list", "data": [entry]})
         if path == "/metrics":
-            half = self.running // 2
+            running = self.running
+            if not running and time.perf_counter() - self.last_end < self.args.stale:
+                running = 1
+            half = running // 2
             text = (
                 f'# TYPE t:running gauge\nt:running{{tp="0"}} {half}\n'
-                f't:running{{tp="1"}} {self.running - half}.0\n'
+                f't:running{{tp="1"}} {running - half}.0\n'
                 f"t:waiting {self.args.waiting}\n# a comment\n"
                 f't:finished_total{{reason="stop"}} 0.0\n'
                 f't:finished_total{{reason="length"}} {self.finished}\n'
@@ -234,6 +237,7 @@ class Server:
         except OSError:
             self.hang_up(client)
             return
+        self.tokens += client.counted and b" word" in data
         self.plan(client)
 
     def hang_up(self, client: Client) -> None:
@@ -241,6 +245,7 @@ class Server:
             return
         if client.counted:
             self.running, self.finished = self.running - 1, self.finished + 1
+            self.last_end = time.perf_counter()
         self.selector.unregister(client.socket)
         client.socket.close()
 
@@ -252,6 +257,7 @@ def main() -> None:
     parser.add_argument("--key", default="")
     parser.add_argument("--path", default="/v1/completions")
     parser.add_argument("--waiting", type=int, default=0)
+    parser.add_argument("--stale", type=float, default=0.0)
     parser.add_argument("--simulated", action="store_true")
     Server(parser.parse_args()).serve()
 
