@@ -138,8 +138,8 @@ def _agreed(params: Mapping[str, Any]) -> Optional[FrozenSet[Tuple[int, int]]]:
 
 
 def _preflight(ctx: Context, plan: Mapping[str, Any], driver: GpuState, order: Order) -> List[Dict[str, Any]]:
-    listening = {port for finding in order.scope.ended for port in finding.ports}
-    return preflight.check(ctx, plan, driver, look.addresses(plan["bind"]), plan["port"] in listening)
+    doomed = [finding.process for finding in order.scope.ended if finding.process is not None]
+    return preflight.check(ctx, plan, driver, look.addresses(plan["bind"]), doomed)
 
 
 def _replace(

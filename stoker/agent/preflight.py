@@ -8,9 +8,11 @@ import shutil
 import socket
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from . import launch, owners, run
+from . import launch, owners, procs, run
 from .context import AgentError, Context
+from .descriptors import overlap
 from .gpu import GpuState
+from .procs import Process
 
 Check = Dict[str, Any]
 
@@ -27,14 +29,14 @@ def check(
     plan: Mapping[str, Any],
     state: GpuState,
     addresses: Sequence[str],
-    port_is_ours: bool,
+    doomed: Sequence[Process],
 ) -> List[Check]:
     """Every check of a plan against this host; nothing is touched.
 
     Args:
         state: What the driver says of the GPUs.
         addresses: Numeric addresses of the plan's bind; empty: it has none.
-        port_is_ours: What listens there now is going to be ended.
+        doomed: What is going to be ended: its port will be free.
 
     Returns:
         ``{name, ok, detail}`` each.
@@ -43,7 +45,7 @@ def check(
         ("program", lambda: _program(ctx, plan)),
         ("model", lambda: _model(plan)),
         ("gpus", lambda: _gpus(plan, state)),
-        ("address", lambda: _address(plan, addresses, port_is_ours)),
+        ("address", lambda: _address(ctx, plan, addresses, doomed)),
         ("disk", lambda: _disk(ctx)),
         ("shared memory", lambda: _shm(ctx, plan, state)),
         ("script", lambda: _script(ctx, plan)),
@@ -153,18 +155,35 @@ def _gpus(plan: Mapping[str, Any], state: GpuState) -> str:
     return ", ".join(f"{gpu.index}: {gpu.name}" for gpu in found)
 
 
-def _address(plan: Mapping[str, Any], addresses: Sequence[str], port_is_ours: bool) -> str:
+def _address(
+    ctx: Context, plan: Mapping[str, Any], addresses: Sequence[str], doomed: Sequence[Process]
+) -> str:
     if not addresses:
         raise _NotFitError(f"{plan['bind']} is no address, and no name for one here")
+    state = "free"
     for address in addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                trial.bind((address, 0 if port_is_ours else plan["port"]))
+                trial.bind((address, plan["port"]))
             except OSError as error:
-                raise _NotFitError(_no_bind(address, plan["port"], error)) from error
-    return f"{', '.join(addresses)} port {plan['port']} is {'ours' if port_is_ours else 'free'}"
+                if error.errno != errno.EADDRINUSE or not _is_theirs(ctx, address, plan["port"], doomed):
+                    raise _NotFitError(_no_bind(address, plan["port"], error)) from error
+                state = "held by what is going to be ended"
+    return f"{', '.join(addresses)} port {plan['port']} is {state}"
+
+
+def _is_theirs(ctx: Context, address: str, port: int, doomed: Sequence[Process]) -> bool:
+    """Whether only processes that are going to be ended hold the port (one may have just begun to listen)."""
+    snapshot = procs.snapshot(ctx.facts)
+    keys = {process.key for process in doomed}
+    holders = [one.pid for one in procs.listeners(port, snapshot) if overlap(one.address, address)]
+    for pid in holders:
+        process = snapshot.by_pid.get(pid) if pid is not None else None
+        if process is None or not keys & {p.key for p in (process, *snapshot.ancestors(process.pid))}:
+            return False
+    return bool(keys)
 
 
 def _no_bind(address: str, port: int, error: OSError) -> str:

@@ -56,10 +56,17 @@ def _become_server(folder: str, argv: List[str]) -> None:
         log = os.open(os.path.join(folder, "server.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, _LOG_MODE)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.execvp(argv[0], argv)
+        os.execvpe(argv[0], argv, _environment())
     except OSError as error:
         os.write(2, ("cannot start %s: %s\n" % (argv[0], error)).encode())
     os._exit(127)
+
+
+def _environment() -> "dict[bytes, bytes]":
+    """What the supervisor was started with: Python itself may have set LC_CTYPE since."""
+    with open("/proc/self/environ", "rb") as file:
+        pairs = (entry.partition(b"=") for entry in file.read().split(b"\0") if b"=" in entry)
+        return {name: value for name, _, value in pairs}
 
 
 def _reap(folder: str, launcher: int) -> None:
