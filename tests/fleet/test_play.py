@@ -16,15 +16,16 @@ import pytest
 from stoker.config import extravars, playbook, settings
 from stoker.config.inventory import Host
 from stoker.config.playbook import Play, Task
-from stoker.errors import ConfigError, InputError
+from stoker.errors import ConfigError, HostFailed, HostUnreachable, InputError, StokerError
 from stoker.fleet import play as playing
+from stoker.fleet.call import Timed
 from stoker.fleet.choice import Options, stages
 from stoker.fleet.project import Project
-from stoker.fleet.recap import COUNTED, Report
+from stoker.fleet.recap import COUNTED, Part, Report
 from stoker.fleet.result import Result
-from stoker.fleet.session import target_of
+from stoker.fleet.session import Session, target_of
 from stoker.fleet.verbs import VERBS, by_hand, modules
-from stoker.reach.client import Agent, Reach
+from stoker.reach.client import Agent, Reach, connect
 from stoker.reach.target import ReachSettings
 from tests.e2e.project import ProjectFolder
 from tests.sshd import SshServer
@@ -96,14 +97,14 @@ class Books:
         project = Project(settings.load(self.folder.root, {"connect_timeout_s": 5}), {})
         reach = Reach(ReachSettings.of(project.settings))
 
-        def connect(host: Host) -> Agent:
+        def open_agent(host: Host) -> Agent:
             self.connected.append(host.name)
             return reach.connect(target_of(host), self.stop)
 
         book = playbook.load(path, modules(), shown=path.name)
         given = Options(**options)
         chosen = stages(book, project, given)
-        return playing.run(book, chosen, project, given, connect, self.heard, self.stop)
+        return playing.run(book, chosen, project, given, open_agent, self.heard, self.stop)
 
 
 @pytest.fixture
@@ -479,6 +480,52 @@ def test_a_book_runs_over_one_login_to_a_real_sshd(books: Books, tmp_path: Path)
         )
         assert report.exit_code == 0, report.parts["box"].error
         assert server.log.read_text().count("Accepted publickey") == 1
+
+
+def test_a_verb_with_a_time_limit_ends_in_time(books: Books) -> None:
+    host = Host("a", HERE, (), "")
+    session = Session(host, lambda one: connect(target_of(one), ReachSettings()), books.heard.event)
+    try:
+        session.call("exec", {"argv": ["true"]})
+        timed = Timed(session, 0.3)
+        with pytest.raises(HostFailed) as caught:
+            timed.call("exec", {"argv": ["sleep", "60"]})
+        assert caught.value.kind == "timeout"
+        with pytest.raises(HostFailed, match="not done after"):
+            timed.call("exec", {"argv": ["true"]})
+        assert session.call("exec", {"argv": ["true"]})["rc"] == 0
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize(
+    ("left", "code"),
+    [
+        ({"a": (None, 0), "b": (None, 5)}, 5),
+        ({"a": (HostUnreachable("x", host="a", kind="lost"), 5), "b": (None, 5)}, 4),
+        (
+            {
+                "a": (HostUnreachable("x", host="a", kind="lost"), 0),
+                "b": (HostFailed("x", host="b", kind="x"), 0),
+            },
+            3,
+        ),
+        ({"a": (StokerError("a fault"), 0), "b": (None, 5)}, 1),
+    ],
+)
+def test_the_worst_host_gives_the_exit_code(
+    left: dict[str, tuple[StokerError | None, int]], code: int
+) -> None:
+    def never(host: Host) -> Agent:
+        raise AssertionError(host)
+
+    report = Report()
+    for name, (error, verdict) in left.items():
+        session = Session(Host(name, {}, (), ""), never, lambda host, event: None)
+        report.parts[name] = Part(session, error=error, code=verdict)
+    assert report.exit_code == code
+    report.interrupted = True
+    assert report.exit_code == 130
 
 
 @pytest.mark.parametrize(
