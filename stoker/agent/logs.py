@@ -54,7 +54,7 @@ def tail(path: str, count: int, until: Optional[int] = None) -> List[str]:
         with open(path, "rb") as file:
             at = file.seek(0, os.SEEK_END) if until is None else until
             while at > 0 and data.count(b"\n") <= count and len(data) < _MAX_BYTES:
-                step = min(at, 1 << 16)
+                step = min(at, max(1 << 16, len(data)))
                 at -= step
                 file.seek(at)
                 data = file.read(step) + data
