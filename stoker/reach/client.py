@@ -101,7 +101,7 @@ def connect(target: Target, settings: ReachSettings, known_hosts: KnownHosts | N
 
 
 class Agent:
-    """The agent on one host. Calls come one after the other; :meth:`cancel` from any thread.
+    """The agent on one host. Calls come one after the other; ``cancel`` and ``close`` from any thread.
 
     Args:
         target: The host.
@@ -119,7 +119,7 @@ class Agent:
         self.host = target.name
         self.transport = transport
         self._stop = stop or threading.Event()
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
         self._sending = threading.Lock()
         self._closed = threading.Event()
         self._running: int | None = None
@@ -191,14 +191,19 @@ class Agent:
             return
         self._closed.set()
         self._channel.end_input()
-        deadline = Deadline(GOODBYE_S)
-        with contextlib.suppress(Unreachable):
-            while not deadline.passed:
-                said = self._channel.read(deadline.left_s)
-                if said == ("stdout", b""):
-                    break
+        # A call that runs in another thread sees the end itself.
+        if self._turn.acquire(timeout=GOODBYE_S):
+            try:
+                self._see_the_end(Deadline(GOODBYE_S))
+            finally:
+                self._turn.release()
         self._channel.close()
         self.transport.close()
+
+    def _see_the_end(self, deadline: Deadline) -> None:
+        with contextlib.suppress(Unreachable):
+            while not deadline.passed and self._channel.read(deadline.left_s) != ("stdout", b""):
+                continue
 
     def __enter__(self) -> Agent:
         return self

@@ -249,6 +249,8 @@ class _Stream:
                 self._errors = (self._errors + data)[-8192:]
                 continue
             self._buffer += data
+            if not data and channel.exit_status(1.0) is None:
+                raise Unreachable("lost", "the connection was lost while files were pulled")
             return bool(data)
 
     def _progress(self, file: RemoteFile, size: int) -> None:

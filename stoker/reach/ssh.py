@@ -16,6 +16,27 @@ from stoker.reach.transport import Deadline, Stream
 _READ = 1 << 16
 # A peer that takes no byte for so long is gone.
 _SEND_TIMEOUT_S = 45.0
+# How long sshd has to show that it passed a signal on, and a second command to do it in its place.
+_SIGNAL_S = 0.3
+_BESIDE_S = 5.0
+
+# Ends what runs beside it on the same connection: other children of the same sshd that were given the same
+# connection (one server process may serve many), each with its process group.
+_KILL_SIBLINGS = b"""
+[ -n "$SSH_CONNECTION" ] || exit 0
+for signal in TERM KILL; do
+    found=
+    for stat in /proc/[0-9]*/stat; do
+        read -r line < "$stat" || continue
+        set -- ${line##*) }
+        [ "$2" = "$PPID" ] && [ "$3" != "$$" ] || continue
+        tr '\0' '\n' < "${stat%stat}environ" | grep -qxF "SSH_CONNECTION=$SSH_CONNECTION" || continue
+        kill "-$signal" "-$3" && found=1
+    done 2> /dev/null
+    [ "$found$signal" = 1TERM ] || exit 0
+    sleep 1
+done
+"""
 
 
 class SshTransport:
@@ -103,20 +124,40 @@ class SshChannel:
     def exit_status(self, wait_s: float) -> int | None:
         """See :class:`stoker.reach.transport.Channel`."""
         self._channel.status_event.wait(wait_s)
-        return self._channel.exit_status if self._channel.status_event.is_set() else None
+        status, known = self._channel.exit_status, self._channel.status_event.is_set()
+        lost = status < 0 and not self._channel.get_transport().is_active()
+        return status if known and not lost else None
 
     def terminate(self) -> None:
-        """Send the command's process group SIGTERM, then SIGKILL (RFC 4254, 6.9; in OpenSSH since 7.9)."""
-        transport = self._channel.get_transport()
+        """Ask sshd to signal the command (RFC 4254, 6.9); where it does not, do it from beside the command.
+
+        OpenSSH passes no signals on in sessions of root, nor where it runs without privilege separation.
+        """
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             for name in ("TERM", "KILL"):
-                request = paramiko.Message()
-                request.add_byte(cMSG_CHANNEL_REQUEST)
-                request.add_int(self._channel.remote_chanid)
-                request.add_string("signal")
-                request.add_boolean(False)
-                request.add_string(name)
-                transport._send_user_message(request)  # type: ignore[attr-defined]
+                self._request_signal(name)
+                if self._channel.status_event.wait(_SIGNAL_S):
+                    return
+            self._kill_from_beside()
+
+    def _request_signal(self, name: str) -> None:
+        request = paramiko.Message()
+        request.add_byte(cMSG_CHANNEL_REQUEST)
+        request.add_int(self._channel.remote_chanid)
+        request.add_string("signal")
+        request.add_boolean(False)
+        request.add_string(name)
+        self._channel.get_transport()._send_user_message(request)  # type: ignore[attr-defined]
+
+    def _kill_from_beside(self) -> None:
+        beside = self._channel.get_transport().open_session(timeout=_BESIDE_S)
+        beside.settimeout(_BESIDE_S)
+        with Guard(_BESIDE_S, beside):
+            beside.exec_command("exec /bin/sh -s")
+            beside.sendall(_KILL_SIBLINGS)
+            beside.shutdown_write()
+            beside.status_event.wait(_BESIDE_S)
+        beside.close()
 
     def close(self) -> None:
         """See :class:`stoker.reach.transport.Channel`."""

@@ -20,7 +20,7 @@ from stoker.reach.sshargs import SshOptions, option
 
 USER_FILE = Path("~/.ssh/config")
 SYSTEM_FILE = Path("/etc/ssh/ssh_config")
-# paramiko applies a Match with a word it does not know; these it knows. (Its `exec` reads our standard input.)
+# paramiko applies a Match with a word it does not know; these it knows. (Its `exec` reads our own input.)
 _MATCH_WORDS = frozenset(("all", "host", "originalhost", "user", "localuser"))
 _MATCH_BARE = frozenset(("all", "canonical", "final"))
 _SEPARATOR = re.compile(r"\s*=\s*|\s+")

@@ -1,0 +1,254 @@
+"""A folder of the host arrives whole or not at all, and nothing a host announces leads outside."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.errors import HostFailed, HostUnreachable, InputError
+from stoker.reach.client import Agent, Reach
+from stoker.reach.pull import pull, read_manifest
+from tests.reach.conftest import settings, target_of
+from tests.sshd import SshServer
+
+CONTENT = {
+    "run.json": b"{}\n",
+    "empty": b"",
+    "raw/a b.txt": b"spaces\n" * 1000,
+    "raw/deep/$(id) 'quoted' -n.bin": bytes(range(256)) * 5000,
+    "-rf": b"looks like an option",
+    "caf\u00e9": "\u00e9".encode(),
+}
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    folder = tmp_path / "remote run"
+    for name, data in CONTENT.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_folder_arrives_whole(agent: Agent, remote: Path, tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    files = pull(agent, str(remote), tmp_path / "here", on_progress=lambda *args: seen.append(args))
+    assert contents(tmp_path / "here") == CONTENT
+    assert sorted(str(file.relative_to(tmp_path / "here")) for file in files) == sorted(CONTENT)
+    assert seen[-1][1] == seen[-1][2] == sum(map(len, CONTENT.values()))
+
+
+def test_home_of_the_login_is_meant_by_a_tilde(agent: Agent, home: Path, tmp_path: Path) -> None:
+    (home / ".stoker/runs/r1").mkdir(parents=True, exist_ok=True)
+    (home / ".stoker/runs/r1/out").write_text("x")
+    pull(agent, "~/.stoker/runs/r1", tmp_path / "here")
+    assert contents(tmp_path / "here") == {"out": b"x"}
+
+
+def test_what_is_here_is_not_brought_again(agent: Agent, remote: Path, tmp_path: Path) -> None:
+    pull(agent, str(remote), tmp_path / "here")
+    stamp = (tmp_path / "here/run.json").stat().st_mtime_ns
+    (tmp_path / "here/empty").write_text("not what it was")
+    seen: list[str] = []
+    pull(agent, str(remote), tmp_path / "here", on_progress=lambda name, *_: seen.append(name))
+    assert contents(tmp_path / "here") == CONTENT
+    assert (tmp_path / "here/run.json").stat().st_mtime_ns == stamp
+    assert set(seen) <= {"empty"}
+
+
+def test_noise_of_start_up_files_is_no_part_of_a_file(remote: Path, tmp_path: Path) -> None:
+    (tmp_path / ".bashrc").write_text('echo welcome\nread x\necho "got $x" >&2\n')
+    with (
+        SshServer(tmp_path / "sshd", env={"HOME": str(tmp_path)}) as server,
+        Reach(settings()).connect(target_of(server)) as agent,
+    ):
+        pull(agent, str(remote), tmp_path / "here")
+    assert contents(tmp_path / "here") == CONTENT
+
+
+def test_links_and_pipes_are_listed_and_not_followed(agent: Agent, remote: Path, tmp_path: Path) -> None:
+    (remote / "secrets").symlink_to("/etc")
+    (remote / "passwd").symlink_to("/etc/passwd")
+    os.mkfifo(remote / "pipe")
+    (remote / os.fsdecode(b"no\xfftext")).write_text("x")
+    answer = agent.call("manifest", {"path": str(remote)})
+    assert {item["path"] for item in answer["files"]} == set(CONTENT)
+    assert {item["why"] for item in answer["skipped"]} == {
+        "a link",
+        "no regular file",
+        "its name is no UTF-8",
+    }
+    pull(agent, str(remote), tmp_path / "here")
+    assert contents(tmp_path / "here") == CONTENT
+
+
+def test_log_that_grows_meanwhile_is_pulled_as_it_was_announced(
+    agent: Agent, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_manifest(agent, monkeypatch, lambda: (remote / "run.json").open("a").write("more\n"))
+    pull(agent, str(remote), tmp_path / "here")
+    assert contents(tmp_path / "here") == CONTENT
+
+
+def after_manifest(agent: Agent, monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
+    """Do something on the host between the announcement and the stream."""
+    call = agent.call
+
+    def calling(op: str, params: dict[str, Any]) -> dict[str, Any]:
+        answer = call(op, params)
+        act()
+        return answer
+
+    monkeypatch.setattr(agent, "call", calling)
+
+
+@pytest.mark.parametrize("change", ["changed", "shrunk", "gone"])
+def test_file_that_is_not_what_was_announced_is_not_kept(
+    agent: Agent, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    victim = remote / "raw/a b.txt"
+    acts = {
+        "changed": lambda: victim.write_bytes(b"S" + victim.read_bytes()[1:]),
+        "shrunk": lambda: victim.write_bytes(b"less"),
+        "gone": victim.unlink,
+    }
+    after_manifest(agent, monkeypatch, acts[change])
+    with pytest.raises(HostFailed) as caught:
+        pull(agent, str(remote), tmp_path / "here")
+    assert caught.value.kind == "checksum"
+    assert "raw/a b.txt" in caught.value.what
+    here = contents(tmp_path / "here")
+    assert "raw/a b.txt" not in here
+    assert all(CONTENT[name] == data for name, data in here.items())
+    assert not [name for name in here if name.endswith(".part")]
+
+
+def test_interrupted_pull_leaves_whole_files_and_is_finished_by_the_next(tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    remote.mkdir()
+    for number in range(4):
+        (remote / f"f{number}").write_bytes(os.urandom(4 << 20))
+    with SshServer(tmp_path / "sshd") as server:
+        agent = Reach(settings()).connect(target_of(server))
+
+        def cut(name: str, done: int, total: int) -> None:
+            if name == "f2":
+                server.signal_sessions(signal.SIGKILL)
+
+        with pytest.raises(HostUnreachable) as caught:
+            pull(agent, str(remote), tmp_path / "here", on_progress=cut)
+        assert caught.value.kind == "lost"
+        agent.close()
+        assert set(contents(tmp_path / "here")) == {"f0", "f1"}
+        with Reach(settings()).connect(target_of(server)) as again:
+            pull(again, str(remote), tmp_path / "here")
+    assert contents(tmp_path / "here") == contents(remote)
+
+
+def entry(path: Any = "a", size: Any = 1, sha256: Any = "0" * 64) -> dict[str, Any]:
+    return {"path": path, "size": size, "sha256": sha256}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        entry("../a"),
+        entry("a/../../b"),
+        entry("/etc/passwd"),
+        entry(""),
+        entry("."),
+        entry("a//b"),
+        entry("a/"),
+        entry("./a"),
+        entry("a\0b"),
+        entry("a\nb"),
+        entry("\x1b[2Ja"),
+        entry(5),
+        entry(size=-1),
+        entry(size="1"),
+        entry(size=True),
+        entry(size=1.5),
+        entry(sha256="0" * 63),
+        entry(sha256="G" * 64),
+        entry(sha256=None),
+        "a",
+        None,
+        {},
+    ],
+)
+def test_hostile_announcement_is_refused(item: Any) -> None:
+    with pytest.raises(HostFailed) as caught:
+        read_manifest("h1", {"files": [item]}, 100)
+    assert caught.value.kind == "bad-manifest"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"files": [entry("a"), entry("a")]},
+        {"files": [entry("a", 60), entry("b", 60)]},
+        {"files": "none"},
+        {},
+    ],
+)
+def test_announcement_beyond_measure_is_refused(answer: dict[str, Any]) -> None:
+    with pytest.raises(HostFailed) as caught:
+        read_manifest("h1", answer, 100)
+    assert caught.value.kind == "bad-manifest"
+
+
+def test_link_here_does_not_lead_a_file_elsewhere(agent: Agent, remote: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/raw").symlink_to(tmp_path / "outside")
+    with pytest.raises(HostFailed) as caught:
+        pull(agent, str(remote), tmp_path / "here")
+    assert caught.value.kind == "bad-manifest"
+    assert contents(tmp_path / "outside") == {}
+
+
+def test_missing_folder_is_told_by_its_name(agent: Agent, tmp_path: Path) -> None:
+    with pytest.raises(HostFailed) as caught:
+        pull(agent, "/no/such/folder", tmp_path / "here")
+    assert caught.value.kind == "io"
+    assert "/no/such/folder" in caught.value.what
+
+
+def test_place_that_cannot_be_written_is_the_user_s_mistake(
+    agent: Agent, remote: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "here").write_text("a file")
+    with pytest.raises(InputError):
+        pull(agent, str(remote), tmp_path / "here")
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(200):
+        (folder / f"{number:04}").write_text(str(number))
+    yield folder
+
+
+def test_many_small_files_arrive(agent: Agent, many: Path, tmp_path: Path) -> None:
+    assert len(pull(agent, str(many), tmp_path / "here")) == 200
+    assert contents(tmp_path / "here") == contents(many)
+
+
+def test_checksum_is_of_what_lies_there(agent: Agent, remote: Path) -> None:
+    answer = agent.call("manifest", {"path": str(remote)})
+    announced = {item["path"]: (item["size"], item["sha256"]) for item in answer["files"]}
+    assert announced == {n: (len(d), hashlib.sha256(d).hexdigest()) for n, d in CONTENT.items()}
+    assert threading.active_count() < 50
