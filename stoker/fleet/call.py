@@ -81,7 +81,7 @@ def servers(project: Project, verb: Verb, host: Host, args: Mapping[str, Any]) -
     if "profile" not in args:
         return ()
     slot = args.get("slot")
-    plans = choose.plans(project, host, args["profile"], slot)
+    plans = choose.plans(project, host, args["profile"], slot, secrets=verb.wants_secrets)
     if verb.wants_plan and verb.changes and not plans and not slot:
         raise InputError(
             "no profile is named and the host has no stoker_profiles",

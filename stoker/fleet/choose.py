@@ -72,7 +72,9 @@ def must_run(job: Job) -> LaunchPlan:
     return plan
 
 
-def plans(project: Project, host: Host, profiles: Sequence[str], slot: str | None) -> tuple[LaunchPlan, ...]:
+def plans(
+    project: Project, host: Host, profiles: Sequence[str], slot: str | None, *, secrets: bool
+) -> tuple[LaunchPlan, ...]:
     """The plans meant on one host, before anything is connected.
 
     Args:
@@ -80,6 +82,7 @@ def plans(project: Project, host: Host, profiles: Sequence[str], slot: str | Non
         host: The host.
         profiles: What ``--profile`` named; empty for what should run there.
         slot: What ``--slot`` named: of what should run there, only that slot.
+        secrets: Whether the plans must hold their servers' secrets.
 
     Returns:
         At most one plan a slot. Empty where only the host can tell (nothing named, nothing desired).
@@ -89,7 +92,7 @@ def plans(project: Project, host: Host, profiles: Sequence[str], slot: str | Non
     """
     found: dict[str, LaunchPlan] = {}
     for name in profiles or desired(host):
-        plan = project.plan(name, host)
+        plan = project.plan(name, host, secrets=secrets)
         if plan.slot in found:
             both = f"{found[plan.slot].profile} and {plan.profile}"
             raise InputError(

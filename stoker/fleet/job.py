@@ -73,6 +73,8 @@ class Verb:
         work: Does it on one host.
         changes: Whether it changes hosts: then it demands ``--host``, rolls, and knows ``--check``.
         wants_plan: Whether it works on one server: it then runs once for each plan that is meant.
+        wants_secrets: Whether that plan must hold the server's secrets: it launches, or asks the server.
+        each_profile: Whether it takes the profiles one after the other, several for one slot.
     """
 
     name: str
@@ -80,3 +82,5 @@ class Verb:
     work: Callable[[Job], Outcome]
     changes: bool = False
     wants_plan: bool = False
+    wants_secrets: bool = False
+    each_profile: bool = False

@@ -90,7 +90,8 @@ def stop(job: Job) -> Outcome:
 def status(job: Job) -> Outcome:
     """What runs on the host, whether it is healthy, and whether it runs as its profile says."""
     names = desired(job.host)
-    plans = {plan.slot: plan for plan in (job.project.plan(name, job.host) for name in names)}
+    planned = (job.project.plan(name, job.host, secrets=False) for name in names)
+    plans = {plan.slot: plan for plan in planned}
     params = {
         "engines": job.project.engines,
         "slots": [job.args["slot"]] if job.args["slot"] else None,
@@ -221,9 +222,9 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 VERBS = (
-    Verb("restart", (PROFILE, SLOT, FORCE), restart, changes=True, wants_plan=True),
-    Verb("start", (PROFILE, SLOT, FORCE), start, changes=True, wants_plan=True),
-    Verb("wait", (PROFILE, SLOT), wait, wants_plan=True),
+    Verb("restart", (PROFILE, SLOT, FORCE), restart, changes=True, wants_plan=True, wants_secrets=True),
+    Verb("start", (PROFILE, SLOT, FORCE), start, changes=True, wants_plan=True, wants_secrets=True),
+    Verb("wait", (PROFILE, SLOT), wait, wants_plan=True, wants_secrets=True),
     Verb("stop", (PROFILE, SLOT), stop, changes=True, wants_plan=True),
     Verb(
         "kill",

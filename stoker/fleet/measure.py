@@ -360,11 +360,16 @@ def _put_back(job: Job, before: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Start again what ran before a matrix; says so where it cannot."""
     lines: list[tuple[str, str]] = []
     for server in before:
-        launch = server.get("launch") or {}
-        if not server.get("alive") or not launch.get("profile"):
+        launch = server.get("launch")
+        if not server.get("alive"):
+            continue
+        if not launch:
+            lines.append(
+                (f"{server['engine']} on port {server['port']} was started by hand: start it again", "yellow")
+            )
             continue
         try:
-            life.restart(job.on(job.project.plan(launch["profile"], job.host)))
+            life.restart(job.on(job.project.plan_again(launch, job.host)))
             lines.append((f"put back {launch['profile']}, which ran before", "dim"))
         except StokerError as error:
             lines.append((f"could not put back {launch['profile']}: {error.what}", "bold red"))
@@ -384,6 +389,7 @@ VERBS = (
         ),
         bench,
         wants_plan=True,
+        wants_secrets=True,
     ),
     Verb("fetch", (Flag("path", "A folder on the host, in place of Stoker's runs."),), fetch),
     Verb("explain", (RUN, Flag("against", "Another run, in place of the baseline.")), explain),
@@ -397,4 +403,4 @@ VERBS = (
         baseline,
     ),
 )
-BENCH_PROFILES = Verb("bench-all", VERBS[0].flags, bench_profiles, changes=True)
+BENCH_PROFILES = Verb("bench-all", VERBS[0].flags, bench_profiles, changes=True, each_profile=True)

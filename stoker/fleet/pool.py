@@ -160,6 +160,8 @@ class _Fan:
         try:
             data = self._work(name)
         except BaseException as error:
+            if isinstance(error, InputError):
+                self._begin_no_more()
             return _failure(name, error, time.monotonic() - begun, self._stop.is_set())
         return HostResult(name, "ok", data, None, time.monotonic() - begun, _changed(data))
 
@@ -174,7 +176,6 @@ class _Fan:
             self._results[result.host] = result
             if isinstance(result.error, InputError):
                 self.wrong_input = self.wrong_input or result.error
-                self._begin_no_more()
             else:
                 self._on_done(result)
 

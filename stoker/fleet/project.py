@@ -140,22 +140,34 @@ class Project:
             return Profile.from_plain(dict(self.store.load(name.removeprefix("run:")).resolved))
         return self.library.resolve(name, host)
 
-    def plan(self, name: str, host: Host) -> LaunchPlan:
-        """The complete plan of a profile on a host."""
-        return self._build(name, host, self.profile(name, host))
+    def plan(self, name: str, host: Host, *, secrets: bool = True) -> LaunchPlan:
+        """The complete plan of a profile on a host.
 
-    def plan_again(self, launch: Mapping[str, Any], host: Host) -> LaunchPlan:
+        Args:
+            name: The profile.
+            host: The host.
+            secrets: Look its secrets up too; looking at a server needs none, and a colleague may have none.
+        """
+        return self._build(name, host, self.profile(name, host), secrets)
+
+    def plan_again(self, launch: Mapping[str, Any], host: Host, *, secrets: bool = True) -> LaunchPlan:
         """The plan of a launch as the host recorded it, whatever the project's files say today.
+
+        Args:
+            launch: As the host recorded it.
+            host: The host.
+            secrets: Look its secrets up too.
 
         Raises:
             InputError: The record holds no usable profile.
         """
         profile = Profile.from_plain(dict(launch.get("resolved") or {}))
-        return self._build(str(launch.get("profile") or ""), host, profile)
+        return self._build(str(launch.get("profile") or ""), host, profile, secrets)
 
-    def _build(self, name: str, host: Host, profile: Profile) -> LaunchPlan:
+    def _build(self, name: str, host: Host, profile: Profile, secrets: bool) -> LaunchPlan:
         templates = [self.settings.path("profiles") / "templates"]
-        return build(host, name, profile, secrets=self.secrets, templates=templates)
+        source = self.secrets if secrets else None
+        return build(host, name, profile, secrets=source, templates=templates)
 
     def shown(self, path: Path) -> str:
         """A path as the user would type it in the project's folder."""

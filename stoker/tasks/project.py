@@ -66,7 +66,7 @@ def profiles(run: Run) -> int:
     for name in names:
         host = next((h for h in known if name in _desired(h)), known[0])
         try:
-            plan = run.project.plan(name, host)
+            plan = run.project.plan(name, host, secrets=False)
         except StokerError as raised:
             failed.append(raised)
             continue
@@ -100,7 +100,7 @@ def render(run: Run) -> int:
 
     scripts: dict[str, dict[str, str]] = {}
     for host in run.hosts():
-        for plan in choose.plans(run.project, host, run.args["profile"], None):
+        for plan in choose.plans(run.project, host, run.args["profile"], None, secrets=False):
             scripts.setdefault(host.name, {})[plan.slot] = plan.script
     run.document["scripts"] = scripts
     if not run.args["diff"]:

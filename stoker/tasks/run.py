@@ -116,7 +116,7 @@ class Run:
         """
         jobs = {}
         for host in self.hosts(demanded=verb.changes):
-            plans = choose.plans(self.project, host, *self._named()) if "profile" in self.args else ()
+            plans = self._plans(verb, host) if "profile" in self.args else ()
             self._must_know_server(verb, host, plans)
             jobs[host.name] = (host, plans)
         with self.screen.board(list(jobs)) as board:
@@ -157,9 +157,14 @@ class Run:
             self.screen.say((f"{len(results) - len(bad)} of {len(results)} hosts fine; not: {names}", "bold"))
         return exit_code_of(code_of(result) for result in results)
 
-    def _named(self) -> tuple[Sequence[str], str | None]:
-        profile = self.args["profile"]
-        return ([profile] if isinstance(profile, str) else profile or ()), self.args.get("slot")
+    def _plans(self, verb: Verb, host: Host) -> tuple[LaunchPlan, ...]:
+        """The plans that are meant on a host, made before anything is connected."""
+        profiles, slot = self.args["profile"], self.args.get("slot")
+        if verb.each_profile:  # one after the other in one slot is what it is for
+            for name in profiles:
+                self.project.plan(name, host)
+            return ()
+        return choose.plans(self.project, host, profiles, slot, secrets=verb.wants_secrets)
 
     def _must_know_server(self, verb: Verb, host: Host, plans: Sequence[LaunchPlan]) -> None:
         """A changing verb on one server must know which before anything is connected."""
