@@ -1,4 +1,4 @@
-"""The agent's wire and its ends: frames, faults, cancels, silence, and the shield that none of them breaks."""
+"""The agent's wire and its ends: frames, faults, cancels, silence, and the shield that nothing breaks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,8 @@ def test_frames_arrive_however_they_are_cut() -> None:
     messages = [{"n": number, "text": "é" * number} for number in range(20)]
     data = b"".join(map(encode, messages))
     for step in (1, 3, 7, len(data)):
-        frames, found = Frames(), []
+        frames = Frames()
+        found: list[dict[str, Any]] = []
         for start in range(0, len(data), step):
             found += frames.feed(data[start : start + step])
         assert found == messages
@@ -192,12 +193,9 @@ def test_message_beyond_the_limit_is_refused_before_anything_is_sent() -> None:
 
 
 def test_text_that_is_no_unicode_is_replaced() -> None:
-    assert (
-        json.loads(encode({"t": "a\udcffb", "u": "\ud800"})[4:]) == {"t": "a\ufffdb", "u": "\ufffd" * 3}
-        or True
-    )
-    text = json.loads(encode({"t": "a\udcffb"})[4:])["t"]
-    assert text.startswith("a") and text.endswith("b") and set(text[1:-1]) == {"\ufffd"}
+    for broken in ("a\udcffb", "a\ud800b"):
+        text = json.loads(encode({"t": broken})[4:])["t"]
+        assert text.startswith("a") and text.endswith("b") and set(text[1:-1]) == {"\ufffd"}
 
 
 def test_wire_drops_what_is_left_when_the_peer_is_gone_for_good() -> None:
@@ -284,7 +282,7 @@ def eof(agent: Running) -> None:
     agent.process.stdin.close()
 
 
-ENDS = {
+ENDS: dict[str, Callable[[Running], None]] = {
     "end of input": eof,
     "hangup": lambda agent: agent.process.send_signal(signal.SIGHUP),
     "term": lambda agent: agent.process.send_signal(signal.SIGTERM),

@@ -100,8 +100,8 @@ def test_wrong_input_is_no_host_s_failure_and_begins_nothing_more() -> None:
 
     with pytest.raises(InputError) as caught:
         fan_out(NAMES, work, forks=1)
-    assert (caught.value.where, begun[0]) == ("h0", "h0")
-    assert len(begun) < len(NAMES)
+    assert caught.value.where == "h0"
+    assert begun == ["h0"]
 
 
 def test_results_are_shown_as_they_come_in_the_caller_s_thread() -> None:
@@ -261,10 +261,12 @@ def test_rolling_stops_behind_the_batch_of_the_first_failure(error: StokerError)
 
 
 def test_rolling_stops_at_ctrl_c_even_when_the_batch_is_fine() -> None:
+    both = threading.Barrier(2)
+
     def work(name: str) -> str:
+        both.wait(5)
         if name == "h0":
             ctrl_c()
-            time.sleep(0.1)
         return "fine"
 
     results = roll(NAMES, work, serial=2, forks=2)
