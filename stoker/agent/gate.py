@@ -17,6 +17,8 @@ PROMPT = "Count to ten: one, two, three,"
 TOKENS = 8
 ENOUGH_TOKENS = 2
 _ANSWER_S = 30.0
+# There is no list, or making it fails: ``transformers serve`` without a cache of models answers 500.
+_NO_LIST = (404, 405, 500, 501)
 
 
 class NotYetError(Exception):
@@ -69,29 +71,56 @@ def check_health(server: Server, poll: Poll) -> None:
     """
     path = server.engine["health_path"]
     if path:
-        _get(server, path, poll)
+        _passed(_ask(server, path, poll), path)
 
 
-def find_model(server: Server, served: Iterable[str], poll: Poll) -> str:
+def find_model(server: Server, served: Iterable[str], poll: Poll) -> Tuple[str, bool]:
     """The model's id, as the server lists it.
 
     Args:
         served: The ids that the plan allows.
 
+    Returns:
+        The id, and whether the server lists it. One that cannot list its models, or lists none, may load a
+        model
+        when it is asked for: then the plan's first, and the answer has to name it.
+
     Raises:
-        NotYetError: It lists none yet.
+        NotYetError: It does not answer.
         AgentError: ``wrong-model``: it serves others; ``unauthorised``.
     """
-    answer = _json(_get(server, MODELS_PATH, poll))
-    rows = answer.get("data") if isinstance(answer, dict) else None
-    ids = [str(row["id"]) for row in rows or () if isinstance(row, dict) and row.get("id")]
-    if not ids:
-        raise NotYetError(f"GET {MODELS_PATH} lists no model")
     served = list(served)
-    for name in ids:
+    ids = _listed(server, poll)
+    for name in ids or served[:1]:
         if any(same_model(name, wanted) for wanted in served):
-            return name
+            return name, bool(ids)
     raise wrong_model(ids, served)
+
+
+def _listed(server: Server, poll: Poll) -> List[str]:
+    answer = _ask(server, MODELS_PATH, poll)
+    if answer.status in _NO_LIST:
+        return []
+    data = _json(_passed(answer, MODELS_PATH))
+    rows = data.get("data") if isinstance(data, dict) else None
+    return [str(row["id"]) for row in rows or () if isinstance(row, dict) and row.get("id")]
+
+
+def check_answerer(completion: Completion, served: Iterable[str], listed: bool) -> None:
+    """The answer comes from the plan's model.
+
+    Args:
+        listed: Whether the server lists the model; an answer may be without a name then.
+
+    Raises:
+        NotYetError: Neither the list nor the answer names the model.
+        AgentError: ``wrong-model``.
+    """
+    served = list(served)
+    if not completion.model and not listed:
+        raise NotYetError("neither the list of models nor the answer names the model")
+    if completion.model and not any(same_model(completion.model, name) for name in served):
+        raise wrong_model([completion.model], served)
 
 
 def complete(server: Server, model: str, timeout_s: float, poll: Poll) -> Completion:
@@ -123,9 +152,11 @@ def complete(server: Server, model: str, timeout_s: float, poll: Poll) -> Comple
 
 def same_model(have: str, want: str) -> bool:
     """Whether two names mean one model: equal, the last part of the other's path, or with a revision."""
-    have = have.partition("@")[0]
     if os.path.normpath(have) == os.path.normpath(want):
         return True
+    folder, slash, last = have.rpartition("/")
+    if "@" in last and "@" not in want.rpartition("/")[2]:
+        return same_model(folder + slash + last.partition("@")[0], want)
     bare = "/" not in have or "/" not in want
     return bare and os.path.basename(have.rstrip("/")) == os.path.basename(want.rstrip("/"))
 
@@ -202,12 +233,16 @@ def _chunk(data: str) -> Dict[str, Any]:
     return chunk if isinstance(chunk, dict) else {}
 
 
-def _get(server: Server, path: str, poll: Poll) -> http.Response:
+def _ask(server: Server, path: str, poll: Poll) -> http.Response:
     try:
         answer = http.get(server.address, server.port, path, _ANSWER_S, server.headers, poll=poll)
     except HttpError as error:
         raise NotYetError(f"GET {path}: {error}") from error
     _check_key(answer.status, server)
+    return answer
+
+
+def _passed(answer: http.Response, path: str) -> http.Response:
     if answer.status != 200:
         raise NotYetError(f"GET {path} answers {answer.status}{_said(answer.body)}")
     return answer

@@ -86,11 +86,10 @@ def _pass(watch: Watch, plan: Mapping[str, Any]) -> Dict[str, Any]:
     if not watch.place.unchanged():
         watch.check_listeners()
     gate.check_health(server, watch.tick)
-    model = gate.find_model(server, served, watch.tick)
     with watch.asking():
+        model, listed = gate.find_model(server, served, watch.tick)
         completion = gate.complete(server, model, watch.left_s(), watch.tick)
-    if completion.model and not any(gate.same_model(completion.model, name) for name in served):
-        raise gate.wrong_model([completion.model], served)
+        gate.check_answerer(completion, served, listed)
     # The answer came from whoever listened then: look once more.
     listeners = watch.check_listeners()
     watch.tick()

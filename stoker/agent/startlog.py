@@ -60,6 +60,11 @@ class StartLog:
         return self._matcher.ready
 
     @property
+    def fraction(self) -> float:
+        """How much of the start is done by the log's word, 0..1; never falls."""
+        return self._matcher.fraction
+
+    @property
     def ended(self) -> Optional[Fatal]:
         """A line after which the engine will not come up."""
         return self._matcher.ended

@@ -37,7 +37,7 @@ class Watch:
 
     Attributes:
         waiting_for: Which gate did not open, and why.
-        failed_answers: How many completions in a row gave no tokens.
+        failed_answers: How many times in a row a healthy server gave no tokens.
     """
 
     def __init__(self, ctx: Context, plan: Mapping[str, Any], launch: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ class Watch:
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
-        """While a completion is awaited."""
+        """While a server that is healthy is asked for its model and a completion."""
         self._asked_at = time.monotonic()
         try:
             yield
@@ -99,10 +99,11 @@ class Watch:
             AgentError: There is nothing to wait for any more.
         """
         self._ctx.check_cancelled()
+        before = self.log.fraction
         wrote = self.log.read()
         self._check_life()
         self._check_log()
-        self._check_work(wrote)
+        self._check_work(wrote, self.log.fraction > before)
         if time.monotonic() > self._deadline:
             raise self._late("timeout", f"not ready {self.age_s():.1f} s after its launch")
 
@@ -139,15 +140,15 @@ class Watch:
         if time.monotonic() - self._doomed_since > _STRAGGLERS_S:
             raise self._died(None, alive=True)
 
-    def _check_work(self, wrote: bool) -> None:
+    def _check_work(self, wrote: bool, advanced: bool) -> None:
         now = time.monotonic()
         if now - self._sampled_at >= self._sample_s:
             _, members = self.look()
             wrote = self._meter.worked(members, now - self._sampled_at) or wrote
             self._sampled_at = now
-        # A server that answers without tokens is busy with our questions, which is no progress.
+        # A healthy server that gives no tokens is busy with our questions, which is no progress.
         long_answer = self._asked_at is not None and now - self._asked_at > _LONG_ANSWER_S
-        if wrote and (not self.failed_answers or long_answer):
+        if advanced or (wrote and (not self.failed_answers or long_answer)):
             self._worked_at = now
         elif now - self._worked_at > self._stall_s:
             raise self._late("stalled", f"no progress for {now - self._worked_at:.1f} s")

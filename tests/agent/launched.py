@@ -18,6 +18,7 @@ import stoker.agent.shim
 from stoker import engines
 from stoker.agent import facts, procs
 from stoker.agent.context import Context, Session
+from stoker.agent.variables import TUNING_PREFIXES
 from stoker.engines.base import Engine
 from stoker.plan import KillPolicy, LaunchPlan, ReadyPolicy
 
@@ -95,7 +96,8 @@ class Launched:
         self.ctx = Context(self.events.append, session)
         self.folder = home / ".stoker" / "slots" / SLOT / "launches" / "L1"
         self.folder.mkdir(parents=True)
-        env = {**os.environ, **plan["env"], **plan["secrets"], "STOKER_LAUNCH": f"{home}-L1"}
+        usual = {name: value for name, value in os.environ.items() if not name.startswith(TUNING_PREFIXES)}
+        env = {**usual, **plan["env"], **plan["secrets"], "STOKER_LAUNCH": f"{home}-L1"}
         started = time.time()
         self._starter = subprocess.run(
             [sys.executable, SHIM, self.folder, "--", *plan["argv"]],

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import ready
+from stoker.agent import gate, ready
 from stoker.agent.context import AgentError
 from tests.agent.launched import Launched, children, free_port, listening, plan, serving, until
 
@@ -148,6 +148,41 @@ def test_a_model_path_matches_its_base_name(tmp_path: Path, port: int) -> None:
     command = serving("--port", port, "--model", "Kimi-K2.5")
     with Launched(tmp_path, plan(command, port, served=["/models/Kimi-K2.5"])) as server:
         assert ready.wait(server.ctx, server.params())["model"] == "Kimi-K2.5"
+
+
+@pytest.mark.parametrize("options", [("--model", "none"), ("--list-status", 404), ("--list-status", 500)])
+def test_a_server_without_a_list_of_models_must_name_it_in_its_answer(
+    tmp_path: Path, port: int, options: tuple[str | int, ...]
+) -> None:
+    """As ``transformers serve`` does, which loads a model when it is asked for."""
+    with Launched(tmp_path, plan(serving("--port", port, *options), port)) as server:
+        assert ready.wait(server.ctx, server.params())["model"] == "tiny"
+
+
+def test_a_list_of_models_that_is_not_there_yet_is_waited_for(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--list-status", 503), port, timeout_s=1)) as server:
+        assert "GET /v1/models answers 503" in wait_fails(server, "timeout").what
+
+
+@pytest.mark.parametrize(
+    ("have", "want", "same"),
+    [
+        ("tiny", "tiny", True),
+        ("/models/tiny/", "/models/tiny", True),
+        ("./models/tiny", "models/tiny", True),
+        ("tiny", "/models/tiny", True),
+        ("tiny.gguf", "/models/tiny.gguf", True),
+        ("/models/tiny@main", "/models/tiny", True),
+        ("org/tiny@abc", "org/tiny", True),
+        ("/home/a@b/tiny", "/home/a@b/tiny", True),
+        ("/home/a@b/tiny", "/home/a", False),
+        ("one/tiny", "other/tiny", False),
+        ("tiny-2", "tiny", False),
+        ("org/tiny@one", "org/tiny@two", False),
+    ],
+)
+def test_names_of_one_model(have: str, want: str, same: bool) -> None:
+    assert gate.same_model(have, want) is same
 
 
 def test_silence_is_stalled(tmp_path: Path, port: int) -> None:

@@ -27,8 +27,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/health":
             self.answer(self.o.health, {})
+        elif self.path == "/v1/models" and self.o.list_status:
+            self.answer(self.o.list_status, {})
         elif self.path == "/v1/models" and self.allowed():
-            self.answer(200, {"data": [{"id": name} for name in self.o.model]})
+            self.answer(200, {"data": [{"id": name} for name in self.o.model if name != "none"]})
         else:
             self.answer(404, {})
 
@@ -103,6 +105,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--model", action="append", default=None)
+    parser.add_argument("--list-status", type=int, default=0, help="of the list of models, in place of it")
     parser.add_argument("--answers-as", default="")
     parser.add_argument("--health", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=4)
