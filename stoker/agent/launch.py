@@ -138,6 +138,12 @@ def rotate(ctx: Context, slot: str) -> None:
             shutil.rmtree(state.launch_dir(ctx.home, slot, launch_id), ignore_errors=True)
 
 
+def folder_of(ctx: Context) -> str:
+    """Where a launch script begins: the login's home."""
+    home = os.path.dirname(ctx.home)
+    return home if os.path.isdir(home) else "/"
+
+
 def interpreter(script: str) -> List[str]:
     """What runs the script, by its first line: its folder may forbid to execute files."""
     first = script.split("\n", 1)[0]
@@ -163,7 +169,7 @@ def _record(
         "bind": plan["bind"],
         "port": plan["port"],
         "gpus": [gpu.index for gpu in gpus],
-        "gpu_uuids": [gpu.uuid for gpu in gpus],
+        "gpu_uuids": [gpu.uuid or gpu.index for gpu in gpus],
         "model": plan["model"],
         "resolved": plan["resolved"],  # a launch is also a profile: what runs can be planned again
         "script": os.path.join(folder, "launch.sh"),
@@ -201,11 +207,10 @@ def _run_shim(ctx: Context, prepared: Prepared) -> Tuple[int, int, int, int]:
     """
     python = sys.executable or os.readlink("/proc/self/exe")
     command = [python, "-I", "-S", os.path.join(prepared.folder, "shim.py"), prepared.folder, "--"]
-    home = os.path.dirname(ctx.home)
     process = subprocess.Popen(
         [*command, *prepared.argv],
         env=dict(prepared.env),
-        cwd=home if os.path.isdir(home) else "/",
+        cwd=folder_of(ctx),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

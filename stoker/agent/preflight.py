@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
+import shlex
 import shutil
 import socket
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from . import launch, owners, procs, run
+from . import launch, owners, procs, recognise, run
 from .context import AgentError, Context
 from .descriptors import overlap
 from .gpu import GpuState
@@ -17,6 +20,7 @@ from .procs import Process
 Check = Dict[str, Any]
 
 IMPORT_S = 180.0
+SETUP_S = 60.0
 # A log, the records, a core's worth of messages.
 _DISK_MIB = 64
 # What NCCL takes of /dev/shm for each GPU at the least, where there are several.
@@ -84,22 +88,16 @@ def refuse(checks: Sequence[Check]) -> None:
 
 
 def _program(ctx: Context, plan: Mapping[str, Any]) -> str:
-    engine = plan["engine"]
-    env = {**launch.environment(ctx, plan, ()), **plan["env"], **plan["secrets"]}
-    venv = _server(plan).get("venv")
-    if venv:  # as the script does
-        env["PATH"] = f"{venv}/bin:{env['PATH']}"
-    if not engine["import_name"]:
-        own = _server(plan).get("command") or engine["command"]  # a profile may name its own program
-        command = [word.replace("{python}", plan["python"]) for word in own[:1]]
-        return ", ".join(_on_path(word, env) for word in dict.fromkeys([plan["argv"][0], *command]))
-    python = _on_path(plan["python"], env)
-    setup = _setup(plan)
+    engine, argv = plan["engine"], plan["argv"]
+    env = _environment(ctx, plan)
+    own = [word.replace("{python}", plan["python"]) for word in engine["command"][:1]]
+    wanted = [argv[0], *(word for word in own if word in argv)]  # what wraps it, and itself
+    found = [_find(ctx, plan, env, word) for word in dict.fromkeys(wanted)]
+    python = _find(ctx, plan, env, plan["python"]) if plan["python"] else _shebang(found[-1])
+    if not engine["import_name"] or not python:
+        return ", ".join(found)
     code = f"import {engine['import_name']} as m; print(getattr(m, '__version__', ''))"
-    argv = [python, "-c", code]
-    if setup:  # module load and the like decide what can be imported
-        argv = [*launch.interpreter(plan["script"]), "-c", setup + '\nexec "$@"', "sh", *argv]
-    done = run.run(ctx, argv, env=env, cwd="/", timeout_s=IMPORT_S)
+    done = _in_script(ctx, plan, env, [python, "-c", code], IMPORT_S)
     if done["timed_out"]:
         raise _NotFitError(f"{python} did not import {engine['import_name']} within {IMPORT_S:.0f} s")
     if done["rc"]:
@@ -107,13 +105,49 @@ def _program(ctx: Context, plan: Mapping[str, Any]) -> str:
     return f"{python} imports {engine['import_name']} {_last(done['stdout'])}".rstrip()
 
 
-def _setup(plan: Mapping[str, Any]) -> str:
-    return "\n".join(str(line) for line in _server(plan).get("setup") or ())
+def _environment(ctx: Context, plan: Mapping[str, Any]) -> Dict[str, str]:
+    """What the script gives the server, as far as it can be told without running it."""
+    env = {**launch.environment(ctx, plan, ()), **plan["env"], **plan["secrets"]}
+    line = re.search(r"^export PATH=(.*)$", plan["script"], re.MULTILINE)
+    if line and "$" not in line.group(1):
+        with contextlib.suppress(ValueError):
+            env["PATH"] = "".join(shlex.split(line.group(1), comments=True)[:1]) or env["PATH"]
+    return env
+
+
+def _in_script(
+    ctx: Context, plan: Mapping[str, Any], env: Mapping[str, str], argv: List[str], timeout_s: float
+) -> Dict[str, Any]:
+    """Run a command as the script would: its setup (module load and the like) decides what can be found."""
+    setup = "\n".join(str(line) for line in _server(plan).get("setup") or ())
+    if setup:
+        argv = [*launch.interpreter(plan["script"]), "-c", setup + '\n"$@"', "sh", *argv]
+    return run.run(ctx, argv, env=env, cwd=launch.folder_of(ctx), timeout_s=timeout_s)
+
+
+def _find(ctx: Context, plan: Mapping[str, Any], env: Mapping[str, str], program: str) -> str:
+    if _server(plan).get("setup"):
+        done = _in_script(ctx, plan, env, ["command", "-v", program], SETUP_S)
+        if done["rc"]:
+            raise _NotFitError(
+                f"{program} is not on the PATH after the profile's setup {_last(done['stderr'])}"
+            )
+        return _last(done["stdout"]) or program
+    if "/" in program:
+        program = os.path.join(launch.folder_of(ctx), program)  # as the script: it begins there
+    return _on_path(program, env)
 
 
 def _server(plan: Mapping[str, Any]) -> Mapping[str, Any]:
     found = plan["resolved"].get("server")
     return found if isinstance(found, dict) else {}
+
+
+def _shebang(program: str) -> str:
+    """The Python that runs a script; empty where it is none."""
+    first = procs.read_file(program, 256).split(b"\n", 1)[0].decode("utf-8", "replace")
+    words = first[2:].split() if first.startswith("#!") else []
+    return words[0] if words and recognise.invocation(words).python else ""
 
 
 def _on_path(program: str, env: Mapping[str, str]) -> str:
