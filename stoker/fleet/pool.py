@@ -57,7 +57,7 @@ def fan_out(
     """Do something on every host, so many at once.
 
     Args:
-        items: Names of hosts.
+        items: Names of hosts; one that is named twice is one host.
         work: Does it on one; runs in another thread, and must not ask anybody anything.
         forks: How many at once, at least 1.
         on_done: Gets each result as it comes, in this thread.
@@ -113,7 +113,8 @@ def roll(
     Raises:
         InputError: As :func:`fan_out`.
     """
-    size, stop, done = max(serial, 1), stop or threading.Event(), list[HostResult]()
+    items, stop = list(dict.fromkeys(items)), stop or threading.Event()
+    size, done = max(serial, 1), list[HostResult]()
     while len(done) < len(items):
         batch = items[len(done) : len(done) + size]
         done += fan_out(batch, work, forks=forks, on_done=on_done, stop=stop, grace_s=grace_s)
@@ -127,18 +128,22 @@ def roll(
 
 
 class _Fan:
-    """The threads of one fan-out and what they have brought so far."""
+    """The threads of one fan-out and what they have brought so far.
+
+    Ctrl-C may hit the calling thread between any two of its steps. So nothing is handed to it that it could
+    lose on the way: a result is kept before it is told, and what is still to come is counted.
+    """
 
     def __init__(self, items: Sequence[str], work: Work, on_done: OnDone, stop: threading.Event) -> None:
-        self._items = items
+        self._items = list(dict.fromkeys(items))
         self._work = work
         self._on_done = on_done
         self._stop = stop
-        self._lock = threading.Lock()
-        self._pending = list(reversed(items))
-        self._begun: set[str] = set()
-        self._finished: queue.SimpleQueue[HostResult] = queue.SimpleQueue()
+        self._pending = self._items[::-1]
+        self._dropped: list[str] = []
         self._results: dict[str, HostResult] = {}
+        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._shown = 0
         self.wrong_input: InputError | None = None
 
     def start(self, forks: int) -> None:
@@ -148,12 +153,12 @@ class _Fan:
 
     def _run(self) -> None:
         while True:
-            with self._lock:
-                if not self._pending:
-                    return
+            try:
                 name = self._pending.pop()
-                self._begun.add(name)
-            self._finished.put(self._one(name))
+            except IndexError:
+                return
+            self._results[name] = self._one(name)
+            self._news.put(None)
 
     def _one(self, name: str) -> HostResult:
         begun = time.monotonic()
@@ -166,31 +171,35 @@ class _Fan:
         return HostResult(name, "ok", data, None, time.monotonic() - begun, _changed(data))
 
     def collect(self, deadline: float | None = None) -> None:
-        """Take results as they come, until none is outstanding, or until a moment of the monotonic clock."""
-        while self._outstanding():
+        """Show results as they come, until none is outstanding, or until a moment of the monotonic clock."""
+        while True:
+            outstanding = len(self._results) + len(self._dropped) < len(self._items)
+            self._show()
+            if not outstanding:
+                return
             left_s = None if deadline is None else max(deadline - time.monotonic(), 0)
             try:
-                result = self._finished.get(timeout=left_s)
+                self._news.get(timeout=left_s)
             except queue.Empty:
                 return
-            self._results[result.host] = result
+
+    def _show(self) -> None:
+        for result in list(self._results.values())[self._shown :]:
+            self._shown += 1
             if isinstance(result.error, InputError):
                 self.wrong_input = self.wrong_input or result.error
             else:
                 self._on_done(result)
 
-    def _outstanding(self) -> bool:
-        with self._lock:
-            return bool(self._pending) or len(self._results) < len(self._begun)
-
     def _begin_no_more(self) -> None:
-        with self._lock:
-            self._pending.clear()
+        with contextlib.suppress(IndexError):
+            while True:
+                self._dropped.append(self._pending.pop())
 
     def interrupt(self) -> None:
         """Begin nothing more, and tell what runs."""
-        self._begin_no_more()
         self._stop.set()
+        self._begin_no_more()
 
     def collect_patiently(self, grace_s: float) -> None:
         """After Ctrl-C: take what still comes; a second Ctrl-C ends the patience."""

@@ -44,6 +44,11 @@ def test_no_hosts_are_no_results() -> None:
     assert fan_out([], failed, forks=3) == []
 
 
+def test_host_that_is_named_twice_is_one_host() -> None:
+    assert [result.host for result in fan_out(["a", "b", "a"], str, forks=2)] == ["a", "b"]
+    assert [result.host for result in roll(["a", "b", "a"], str, serial=1, forks=2)] == ["a", "b"]
+
+
 def test_no_more_than_forks_run_at_once_and_that_many_do() -> None:
     lock, now, most = threading.Lock(), [0], [0]
     together = threading.Barrier(3)
