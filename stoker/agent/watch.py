@@ -171,8 +171,10 @@ class Watch:
 
     def _late(self, kind: str, what: str) -> AgentError:
         seen, members = self.look()
-        waiting = f"; {self.waiting_for}" if self.waiting_for else ""
         places = self.place.elsewhere(seen, members, self.log.urls)
+        waiting = f"; {self.waiting_for}" if self.waiting_for else ""
+        if places and not self.place.sockets():
+            waiting += f"; it listens on {', '.join(places[:3])}"
         detail = {"waiting_for": self.waiting_for, "listens": places, "log": self.launch["log"]}
         last = self.log.stages[-1]["name"] if self.log.stages else "starting"
         limit = "timeout_s" if kind == "timeout" else "stall_s"
