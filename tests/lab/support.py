@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,16 @@ def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+@contextmanager
+def listening(address: str, port: int) -> Iterator[None]:
+    """Somebody else has that port."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind((address, port))
+        taken.listen()
+        yield
 
 
 def ssh_argv(lab: LabState, host: LabHost, *options: str, key: str = "", user: str = "") -> list[str]:
@@ -63,8 +75,11 @@ def session(sid: int) -> list[procfs.Process]:
 
 
 def title(pid: int) -> str:
-    """What a process calls itself."""
-    return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
+    """What a process calls itself; empty where it has just ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +103,8 @@ class Server:
     @property
     def processes(self) -> dict[str, int]:
         """Titles of its living processes to their pids."""
-        return {title(process.pid): process.pid for process in session(self.pid)}
+        named = {title(process.pid): process.pid for process in session(self.pid)}
+        return {name: pid for name, pid in named.items() if name}
 
     @property
     def alive(self) -> bool:

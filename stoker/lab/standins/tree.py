@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from setproctitle import setproctitle
 
 _PR_SET_PDEATHSIG = 1
+_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGCHLD)
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,11 @@ def fork(name: str, title: str, body: Callable[[], int], *, dies_with_parent: bo
         dies_with_parent: Whether the kernel kills it when its parent ends, as SGLang's children ask for.
     """
     parent = os.getpid()
+    # Held back until the child has handlers of its own: one that arrives in between would be lost.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return Child(name, pid, os.pidfd_open(pid))
     status = 1
     try:
@@ -63,8 +67,9 @@ def fork(name: str, title: str, body: Callable[[], int], *, dies_with_parent: bo
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(1)
-        for signum in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
+        for signum in _SIGNALS:
             signal.signal(signum, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         setproctitle(title)
         status = body()
     except BaseException:

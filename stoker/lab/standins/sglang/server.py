@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 from stoker.lab.standins import devices, settings, stages, tree, web
@@ -31,7 +32,7 @@ _SCHEDULERS_END_S = 15.0
 class _Engine:
     """The launcher's children, and its sockets to them."""
 
-    children: tuple[tree.Child, ...]
+    children: list[tree.Child]
     shared: tree.SharedMemory
     requests: socket.socket
     tokens: socket.socket
@@ -59,8 +60,9 @@ def main(argv: Sequence[str], prog: str) -> int:
     _set_environment()
     log.line(arguments.shown(args))
     clock = stages.Clock(began, told.load_s)
-    engine = _launch(args, told, model, clock)
-    signal.signal(signal.SIGQUIT, lambda *_: _child_failed(engine))
+    children: list[tree.Child] = []
+    signal.signal(signal.SIGQUIT, lambda *_: _child_failed(children))
+    engine = _launch(args, told, model, clock, children)
     if not _wait_ready(engine):
         return 1
     server = _Server(args, told, model, clock, engine)
@@ -92,7 +94,14 @@ def _set_environment() -> None:
     os.environ["SGLANG_RUN_ID"] = f"sglang-run-{time.time()}-{random.randint(0, 100000000)}"  # noqa: S311  # no secret
 
 
-def _launch(args: argparse.Namespace, told: settings.Settings, model: Model, clock: stages.Clock) -> _Engine:
+def _launch(
+    args: argparse.Namespace,
+    told: settings.Settings,
+    model: Model,
+    clock: stages.Clock,
+    children: list[tree.Child],
+) -> _Engine:
+    """Fork the engine's processes; each is added to ``children`` as it is born."""
     seen = devices.visible(told.machine, os.environ)
     first, step = args.base_gpu_id, args.gpu_id_step
     wanted = range(first, first + args.tp_size * step, step)
@@ -112,7 +121,7 @@ def _launch(args: argparse.Namespace, told: settings.Settings, model: Model, clo
         max_running=args.max_running_requests,
         log_interval=args.decode_log_interval,
     )
-    return _fork(work)
+    return _fork(work, children)
 
 
 _NO_DEVICE = (
@@ -122,7 +131,7 @@ _NO_DEVICE = (
 _SIGQUIT = "Received sigquit from a child process. It usually means the child failed."
 
 
-def _fork(work: worker.Work) -> _Engine:
+def _fork(work: worker.Work, children: list[tree.Child]) -> _Engine:
     requests, ours = _pair()
     decoded, raw = _pair()
     text, spoken = _pair()
@@ -130,15 +139,14 @@ def _fork(work: worker.Work) -> _Engine:
     launcher = os.getpid()
     shared = tree.SharedMemory(work.settings.machine.shm, ("psm_*", "nccl-*", f"sglang_loads_{launcher}"))
     gc.freeze()  # what the children share stays shared
-    children = [
-        tree.fork(
+    for rank in range(len(work.gpus)):
+        scheduler = tree.fork(
             f"scheduler_{rank}",
             f"sglang::scheduler{'_' + work.label(rank) if work.label(rank) else ''}",
-            lambda rank=rank: worker.run(work, rank, launcher, ours, raw, reports),  # type: ignore[misc]
+            partial(worker.run, work, rank, launcher, ours, raw, reports),
             dies_with_parent=not work.settings.escape,
         )
-        for rank in range(len(work.gpus))
-    ]
+        children.append(scheduler)
     work.group.close()
     for end in (ours, raw, reports):
         end.close()
@@ -152,7 +160,7 @@ def _fork(work: worker.Work) -> _Engine:
     )
     for end in (decoded, spoken):
         end.close()
-    return _Engine(tuple(children), shared, requests, text, ready)
+    return _Engine(children, shared, requests, text, ready)
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:
@@ -181,20 +189,16 @@ def _wait_ready(engine: _Engine) -> bool:
                 f"Rank 0 scheduler died during initialization (exit code: {status}). If exit code is -9 "
                 "(SIGKILL), a common cause is the OS OOM killer. Run `dmesg -T | grep -i oom` to check."
             )
-            _end(engine)
+            tree.end(engine.children)
             return False
 
 
-def _child_failed(engine: _Engine) -> NoReturn:
+def _child_failed(children: list[tree.Child]) -> NoReturn:
     """A child told us that it failed: the real launcher kills its tree, itself included."""
     log.line(_SIGQUIT)
-    _end(engine)
+    tree.end(children)
     os.kill(os.getpid(), signal.SIGKILL)
     raise SystemExit(1)  # not reached
-
-
-def _end(engine: _Engine) -> None:
-    tree.end(engine.children)
 
 
 class _Server:
@@ -228,10 +232,10 @@ class _Server:
                 f"ERROR:    [Errno {error.errno}] error while attempting to bind on address {address}: "
                 f"{os.strerror(error.errno or 0).lower()}\n"
             )
-            _end(self._engine)
+            tree.end(self._engine.children)
             return 1
         loop.add_signal_handler(signal.SIGTERM, self._sigterm)
-        loop.add_signal_handler(signal.SIGQUIT, _child_failed, self._engine)
+        loop.add_signal_handler(signal.SIGQUIT, _child_failed, self._engine.children)
         for child in self._engine.children:
             loop.add_reader(child.handle, self._died, child)
         self._frontend.start()
@@ -271,7 +275,7 @@ class _Server:
             "Triggering SIGQUIT for cleanup..."
         )
         log.line("SIGQUIT received. signum=3, frame=None. It usually means one child failed.")
-        _end(self._engine)
+        tree.end(self._engine.children)
         os.kill(os.getpid(), signal.SIGKILL)
 
     async def _drain(self) -> None:
@@ -288,5 +292,5 @@ class _Server:
             loop.remove_reader(child.handle)
         self._frontend.stop()
         tree.wait(self._engine.children[:1], _SCHEDULERS_END_S)
-        _end(self._engine)
+        tree.end(self._engine.children)
         self._engine.shared.remove()

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 
 from stoker.lab.standins import pace, stages, tree
@@ -117,7 +118,7 @@ class _Core:
             tree.fork(
                 f"VllmWorker-{rank}",
                 f"{work.prefix}::Worker_TP{rank}",
-                lambda rank=rank: _work(work, rank),  # type: ignore[misc]  # bound now, not later
+                partial(_work, work, rank),
                 dies_with_parent=False,
             )
             for rank in range(len(work.gpus))
@@ -151,8 +152,6 @@ class _Core:
 
 def _work(work: Work, rank: int) -> int:
     """Be the worker of one rank."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     name = f"Worker_TP{rank}"
     try:
         device = _load(work, rank, name)

@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     log.api("model.py:733", f"Resolved architecture: {model.architecture}")
     log.api("model.py:2152", f"Using max model len {context}")
     clock = stages.Clock(began, told.load_s)
-    engine = _launch(args, told, model, context, clock)
+    engine = _launch(args, told, model, context, clock, sock)
     signal.signal(signal.SIGTERM, lambda signum, frame: _interrupted(engine, signum, frame))
     if not _wait_ready(engine):
         stages.write(f"Traceback (most recent call last):\n{_INIT_FAILED}\n")
@@ -108,7 +108,12 @@ def _set_environment() -> None:
 
 
 def _launch(
-    args: argparse.Namespace, told: settings.Settings, model: Model, context: int, clock: stages.Clock
+    args: argparse.Namespace,
+    told: settings.Settings,
+    model: Model,
+    context: int,
+    clock: stages.Clock,
+    sock: socket.socket,
 ) -> _Engine:
     seen = devices.visible(told.machine, os.environ)
     size = args.tensor_parallel_size
@@ -135,8 +140,8 @@ def _launch(
     tracker = tree.resource_tracker()
 
     def body() -> int:
-        for end in (requests, tokens, ready):
-            end.close()
+        for end in (requests, tokens, ready, sock):
+            end.close()  # the API server's alone: its port is free when it dies
         return core.run(work, theirs, spoken, reports)
 
     child = tree.fork("EngineCore", f"{work.prefix}::EngineCore", body, dies_with_parent=False)
