@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pwd
 import signal
 import threading
 import time
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional
+
+if TYPE_CHECKING:  # what not every operation needs is imported when it is asked for
+    from .facts import Facts
+    from .locks import LockSet
 
 
 class AgentError(Exception):
@@ -169,14 +172,26 @@ class Context:
         return self.session.home
 
     @property
-    def facts(self) -> Any:
-        """The host's facts (``facts.Facts``)."""
-        return self.session.held("facts", lambda: _sibling("facts").load(self.login_env))
+    def facts(self) -> Facts:
+        """The host's facts.
+
+        Raises:
+            AgentError: ``io``: the declared facts cannot be used.
+        """
+        facts: Facts = self.session.held("facts", lambda: _facts(self.login_env))
+        return facts
 
     @property
-    def locks(self) -> Any:
-        """The host's locks (``locks.LockSet``), held until the agent ends."""
-        return self.session.held("locks", lambda: _sibling("locks").LockSet(self.facts, self.home))
+    def locks(self) -> LockSet:
+        """The host's locks; what is held when the agent ends is free.
+
+        Raises:
+            AgentError: As :attr:`facts`.
+        """
+        from .locks import LockSet
+
+        locks: LockSet = self.session.held("locks", lambda: LockSet(self.facts, self.home))
+        return locks
 
     def emit(self, type: str, **fields: Any) -> None:
         """Send one event of the contract."""
@@ -241,8 +256,13 @@ class Context:
         self.session.untrack(pid)
 
 
-def _sibling(name: str) -> Any:
-    return importlib.import_module("." + name, __package__)
+def _facts(login_env: Mapping[str, str]) -> Facts:
+    from .facts import FactsError, load
+
+    try:
+        return load(login_env)
+    except FactsError as error:
+        raise AgentError("io", str(error)) from error
 
 
 def _environment() -> Dict[str, str]:

@@ -12,9 +12,10 @@ from stoker.reach.door import Unreachable
 from stoker.reach.hostkeys import HostKey
 from stoker.reach.keys import Identity, Keyring
 from stoker.reach.route import Hop
+from stoker.reach.sockets import within
 
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
-# sshd's MaxAuthTries is 6: the tries beyond it are answered by the end of the connection.
+_AGENT_S = 5.0
 _SECOND_FACTORS = frozenset(("keyboard-interactive", "password", "gssapi-with-mic", "hostbased"))
 
 
@@ -38,7 +39,10 @@ class Login:
         Raises:
             Unreachable: ``login-denied`` with every key that was tried, or ``second-factor``.
         """
-        agent = paramiko.Agent()
+        try:
+            agent = within(_AGENT_S, paramiko.Agent)
+        except TimeoutError:
+            raise self._denied("your ssh-agent does not answer", "end it (ssh-agent -k), or ") from None
         try:
             for name, key in self._candidates(agent):
                 if self._try(transport, name, key):

@@ -7,8 +7,9 @@ import socket
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from stoker.reach.door import Unreachable, door
 from stoker.reach.route import Hop
@@ -16,6 +17,8 @@ from stoker.reach.transport import Deadline
 
 # Sent data without an acknowledgement for this long: the kernel ends the connection.
 _USER_TIMEOUT_MS = 30_000
+
+T = TypeVar("T")
 
 
 def dial(hop: Hop) -> socket.socket:
@@ -45,25 +48,41 @@ def dial(hop: Hop) -> socket.socket:
 
 
 def _addresses(hop: Hop, deadline: Deadline) -> list[tuple[int, Any]]:
-    """What a name resolves to. The resolver knows no deadline, so it is left behind when it takes too long.
+    """What a name resolves to.
 
     Raises:
         OSError: It cannot be resolved (in time).
     """
-    answer: list[list[tuple[int, Any]] | OSError] = []
+    try:
+        found = within(
+            deadline.left_s, lambda: socket.getaddrinfo(hop.address, hop.port, type=socket.SOCK_STREAM)
+        )
+    except TimeoutError:
+        why = f"no answer within {hop.connect_timeout_s:g} s"
+        raise socket.gaierror(socket.EAI_AGAIN, why) from None
+    return [(family, address) for family, _, _, _, address in found]
 
-    def ask() -> None:
+
+def within(seconds: float, ask: Callable[[], T]) -> T:
+    """Ask what knows no deadline (the resolver, an ssh-agent); it is left behind when it takes too long.
+
+    Raises:
+        TimeoutError: It took too long.
+        OSError: As it raises.
+    """
+    answer: list[T | OSError] = []
+
+    def run() -> None:
         try:
-            found = socket.getaddrinfo(hop.address, hop.port, type=socket.SOCK_STREAM)
-            answer.append([(family, address) for family, _, _, _, address in found])
+            answer.append(ask())
         except OSError as error:
             answer.append(error)
 
-    asking = threading.Thread(target=ask, name="resolve", daemon=True)
+    asking = threading.Thread(target=run, name="asking", daemon=True)
     asking.start()
-    asking.join(deadline.left_s)
+    asking.join(seconds)
     if not answer:
-        raise socket.gaierror(socket.EAI_AGAIN, f"no answer within {hop.connect_timeout_s:g} s")
+        raise TimeoutError(f"no answer within {seconds:g} s")
     if isinstance(answer[0], OSError):
         raise answer[0]
     return answer[0]
