@@ -52,11 +52,15 @@ def find(snapshot: Snapshot, process: Process, mine: AbstractSet[int]) -> Option
 
 def _container(process: Process) -> Optional[Keeper]:
     there, here = _link(f"/proc/{process.pid}/ns/pid"), _link("/proc/self/ns/pid")
-    if not there or there == here:
-        return None
-    found = _CONTAINER.search(_cgroup(process.pid))
+    # A sandbox has a pid namespace of its own too, but no restart policy brings it back.
+    return container_of(_cgroup(process.pid)) if there and there != here else None
+
+
+def container_of(cgroup: str) -> Optional[Keeper]:
+    """The container that a path in the cgroup hierarchy names."""
+    found = _CONTAINER.search(cgroup)
     if not found:
-        return None  # a sandbox of its own, which no restart policy brings back
+        return None
     tool = {"docker": "docker", "libpod": "podman"}.get(found.group(1), "crictl")
     name = found.group(2)[:12]
     return Keeper("container", f"container {name}", f"{tool} stop {name}")
@@ -64,12 +68,16 @@ def _container(process: Process) -> Optional[Keeper]:
 
 def _unit(process: Process) -> Optional[Keeper]:
     path = _cgroup(process.pid)
-    if path == _cgroup(os.getpid()):
-        return None
-    unit = next((part for part in reversed(path.split("/")) if part.endswith((".service", ".scope"))), "")
+    return None if path == _cgroup(os.getpid()) else unit_of(path)
+
+
+def unit_of(cgroup: str) -> Optional[Keeper]:
+    """The systemd service that a path in the cgroup hierarchy names, unless people's shells live in it."""
+    parts = reversed(cgroup.split("/"))
+    unit = next((part for part in parts if part.endswith((".service", ".scope"))), "")
     if not unit.endswith(".service") or _HANDS.fullmatch(unit):
         return None
-    user = " --user" if "/user@" in path else ""
+    user = " --user" if "/user@" in cgroup else ""
     return Keeper("systemd", f"systemd unit {unit}", f"systemctl{user} stop {unit}")
 
 

@@ -15,7 +15,7 @@ import re
 import stat
 import time
 from contextlib import contextmanager
-from typing import Any, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from . import procs
 from .context import AgentError, Context
@@ -85,15 +85,15 @@ class LockSet:
             AgentError: ``lock-held``, with owner and age; ``io``.
         """
         folder = _folder(self._declared)
-        held: List[int] = []
+        held: List[Tuple[int, str]] = []
         try:
             for name in sorted(set(names)):  # one order for all: nobody waits for anybody in a circle
-                held.append(_take(os.path.join(folder, _file(name)), name, owner))
+                path = os.path.join(folder, _file(name))
+                held.append((_take(path, name, owner), path))
             yield
         finally:
-            for fd in held:
-                _clear(fd)
-                os.close(fd)
+            for fd, path in held:
+                _give_back(fd, path)
 
     def listing(self) -> List[Dict[str, Any]]:
         """Every lock that is held now, as ``unlock`` of the contract shows it."""
@@ -227,9 +227,14 @@ def _sign(fd: int, owner: Dict[str, Any]) -> None:
         os.pwrite(fd, text.encode("utf-8"), 0)
 
 
-def _clear(fd: int) -> None:
+def _give_back(fd: int, path: str) -> None:
+    """Remove the file while it is locked, so that none pile up; of another user's only what we wrote."""
     with contextlib.suppress(OSError):
         os.ftruncate(fd, 0)
+    with contextlib.suppress(OSError):
+        if _is_same(fd, path):
+            os.unlink(path)
+    os.close(fd)
 
 
 def _owner(fd: int) -> Dict[str, Any]:

@@ -119,9 +119,9 @@ def _in_script(
     ctx: Context, plan: Mapping[str, Any], env: Mapping[str, str], argv: List[str], timeout_s: float
 ) -> Dict[str, Any]:
     """Run a command as the script would: its setup (module load and the like) decides what can be found."""
-    setup = "\n".join(str(line) for line in _server(plan).get("setup") or ())
+    setup = "".join("{ %s\n} || exit\n" % line for line in _server(plan).get("setup") or ())
     if setup:
-        argv = [*launch.interpreter(plan["script"]), "-c", setup + '\n"$@"', "sh", *argv]
+        argv = [*launch.interpreter(plan["script"]), "-c", setup + '"$@"', "sh", *argv]
     return run.run(ctx, argv, env=env, cwd=launch.folder_of(ctx), timeout_s=timeout_s)
 
 

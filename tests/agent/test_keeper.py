@@ -1,0 +1,120 @@
+"""Who would bring an ended server back."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from stoker.agent import keeper, life, procs
+from stoker.agent.context import AgentError
+from tests.agent.conftest import ENGINES, ZOO, Host, eventually, free_port, lives
+
+DOCKER = "3f2a9c4b5d6e7f8091a2b3c4d5e6f70811223344556677889900aabbccddeeff"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "stop"),
+    [
+        ("/system.slice/vllm.service", "systemctl stop vllm.service"),
+        ("/system.slice/system-llm.slice/llm@kimi.service", "systemctl stop llm@kimi.service"),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/vllm.service",
+            "systemctl --user stop vllm.service",
+        ),
+        ("/system.slice/vllm.service/workers", "systemctl stop vllm.service"),
+        ("/user.slice/user-0.slice/session-3.scope", None),
+        ("/user.slice/user-1000.slice/user@1000.service/tmux-spawn-1.scope", None),
+        ("/user.slice/user-1000.slice/user@1000.service", None),
+        ("/system.slice/ssh.service", None),
+        ("/system.slice/ssh@3-10.0.0.1:22-10.0.0.2:5.service", None),
+        ("/system.slice/cron.service", None),
+        ("/", None),
+        ("", None),
+    ],
+)
+def test_a_service_of_systemd_is_told_from_where_people_work(cgroup: str, stop: str | None) -> None:
+    found = keeper.unit_of(cgroup)
+    assert (found.stop if found else None) == stop
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "stop"),
+    [
+        (f"/docker/{DOCKER}", "docker stop 3f2a9c4b5d6e"),
+        (f"/system.slice/docker-{DOCKER}.scope", "docker stop 3f2a9c4b5d6e"),
+        (f"/machine.slice/libpod-{DOCKER}.scope", "podman stop 3f2a9c4b5d6e"),
+        (f"/kubepods.slice/cri-containerd-{DOCKER}.scope", "crictl stop 3f2a9c4b5d6e"),
+        ("/docker", None),
+    ],
+)
+def test_a_container_is_named_with_what_stops_it(cgroup: str, stop: str | None) -> None:
+    found = keeper.container_of(cgroup)
+    assert (found.stop if found else None) == stop
+
+
+def kept_by(host: Host, script: str, *argv: str) -> str:
+    """Run a server under a parent; what the refusal to kill it says, or empty where it was ended."""
+    port = free_port()
+    engine = f"{sys.executable} {ZOO}/zooserve serve --port {port}"
+    (host.root / "run").write_text(script.replace("ENGINE", engine))
+    parent = host.spawn([*argv, str(host.root / "run")], cwd=host.root)
+    (pid,) = eventually(lambda: [row.pid for row in procs.listeners(port)], "the server")
+    try:
+        life.kill(host.context(), {"engines": ENGINES, "plan": host.plan(port=port)})
+    except AgentError as error:
+        assert error.kind == "blocked"
+        assert lives(pid)
+        return error.what.replace(str(parent.pid), "PARENT")
+    assert not lives(pid)
+    return ""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "while true; do ENGINE; sleep 0.1; done",
+        "until ENGINE; do sleep 0.1; done",
+        "run='ENGINE'\nwhile :\ndo\n  # again\n  $run\ndone",
+        "for i in 1 2 3; do\n  if true; then ENGINE; fi\ndone",
+    ],
+)
+def test_a_shell_loop_around_the_server_is_found(host: Host, script: str) -> None:
+    assert "kill PARENT" in kept_by(host, script, "/bin/sh")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "ENGINE\necho it ended",
+        "for gpu in 0 1; do echo $gpu; done\nENGINE\necho done",
+        "while false; do sleep 1; done; ENGINE; echo for while do",
+        "# while true; do ENGINE; done\nENGINE\necho",
+    ],
+)
+def test_a_script_that_starts_it_once_keeps_nothing(host: Host, script: str) -> None:
+    assert kept_by(host, script, "/bin/sh") == ""
+
+
+def test_a_loop_given_on_the_command_line_is_found(host: Host) -> None:
+    port = free_port()
+    engine = f"{sys.executable} {ZOO}/zooserve serve --port {port}"
+    loop = host.spawn(["/bin/sh", "-ec", f"while true; do {engine}; sleep 0.1; done"])
+    eventually(lambda: procs.listeners(port), "the server")
+    with pytest.raises(AgentError) as caught:
+        life.kill(host.context(), {"engines": ENGINES, "plan": host.plan(port=port)})
+    assert f"kill {loop.pid}" in caught.value.what
+
+
+def test_a_known_supervisor_is_found(host: Host) -> None:
+    supervisor = host.root / "supervisord"
+    supervisor.write_text("import subprocess, sys\nwhile True: subprocess.call(['/bin/sh', sys.argv[1]])")
+    said = kept_by(host, "exec ENGINE", sys.executable, str(supervisor))
+    assert "kill PARENT" in said
+
+
+def test_the_agents_own_login_keeps_nothing(host: Host) -> None:
+    port = free_port()
+    pid = host.serve("--port", str(port))  # a child of this very process
+    assert life.kill(host.context(), {"engines": ENGINES, "plan": host.plan(port=port)})["ended"]
+    assert not lives(pid)
