@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from stoker.agent.context import AgentError, Context, Session
 from stoker.agent.run import KEEP_BYTES, Kept, execute
 from tests.agent.test_wire import appears, gone
+from tests.sshd import descendants
 
 
 @pytest.fixture
@@ -168,6 +168,7 @@ def test_what_cannot_be_started_is_named(context: Context, params: dict[str, Any
 
 def test_nothing_is_left(context: Context) -> None:
     run(context, "true")
+    children = set(descendants(os.getpid()))
     before = sum(1 for _ in Path("/proc/self/fd").iterdir())
     for _ in range(5):
         run(context, "true", stdin="x")
@@ -175,7 +176,4 @@ def test_nothing_is_left(context: Context) -> None:
             execute(context, {"argv": ["/no/such"]})
     assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
     assert context.session._children == {}
-    children = subprocess.run(
-        ["pgrep", "-P", str(os.getpid())], capture_output=True, text=True
-    ).stdout.split()
-    assert len(children) <= 1  # pgrep itself
+    assert set(descendants(os.getpid())) <= children
