@@ -142,7 +142,7 @@ class Board:
             TextColumn("{task.fields[text]}", style=_DIM),
             console=console,
             transient=True,
-            disable=not console.is_terminal,
+            disable=not console.is_interactive,
         )
 
     def __enter__(self) -> Board:

@@ -177,6 +177,8 @@ def describe(proof: dict[str, Any]) -> str:
     names = len(proof["variables"])
     if not workers or not readable:
         return "the live environment could not be read: tuning unproven"
+    if not names:
+        return f"no variables to prove ({_count(len(workers), 'worker', 'workers')})"
     word = {"in-force": "in force", "not-in-force": "NOT in force", "unproven": "unproven"}[proof["verdict"]]
     return f"{_count(names, 'variable', 'variables')} {word} in {len(readable)} of {len(workers)} workers"
 

@@ -59,6 +59,17 @@ def docs(run: Run) -> int:
     return EXIT_DONE
 
 
+@command(Flag("columns", "Width of the terminal (100).", "whole", least=60))
+def picture(run: Run) -> int:
+    """Draw docs/demo.svg out of a real run of the demo."""
+    from stoker.tasks import picture as drawing
+
+    path = run.settings.root / "docs" / "demo.svg"
+    drawing.draw(run.settings.root, path, run.args["columns"] or 100)
+    run.screen.say(("wrote ", "green"), run.project.shown(path))
+    return EXIT_DONE
+
+
 def _call(run: Run, *argv: str) -> int:
     """A tool of this interpreter's environment, in the repository."""
     tool = Path(sys.executable).with_name(argv[0])
@@ -67,4 +78,4 @@ def _call(run: Run, *argv: str) -> int:
     return subprocess.run([str(tool), *argv[1:]], cwd=run.settings.root, env=environ, check=False).returncode
 
 
-COMMANDS = (check, test, docs)
+COMMANDS = (check, test, docs, picture)

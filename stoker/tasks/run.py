@@ -213,14 +213,11 @@ class Run:
             board.line(result.host, ("✗ ", "bold red"), (f"{self.name}: {what}", "bold red"))
             return
         for outcome in result.data:
+            sign = ("✗ ", "bold red") if outcome.exit_code else ("✓ ", "green")
+            took = (f" ({seconds(result.seconds)})", "dim")
+            board.line(result.host, sign, (f"{self.name}: {outcome.summary}", "bold"), took)
             for text, style in outcome.lines:
-                board.line(result.host, (text, style))
-            board.line(
-                result.host,
-                ("✓ ", "green"),
-                f"{self.name}: {outcome.summary} ",
-                (f"({seconds(result.seconds)})", "dim"),
-            )
+                board.line(result.host, "  ", (text, style))
 
     @property
     def reach(self) -> Reach:
