@@ -7,11 +7,11 @@ from typing import Any
 
 from stoker.benchmarks import merge
 from stoker.config import yamlfile
-from stoker.errors import ConfigError, InputError, Problem
+from stoker.errors import ConfigError, InputError
 from stoker.results import fingerprint as fingerprints
 from stoker.results.fingerprint import Fingerprint
 from stoker.results.record import Record
-from stoker.results.shape import Shape
+from stoker.results.shape import Shape, ShapeError
 from stoker.results.yamltext import dumps as yaml_text
 
 SCHEMA = 1
@@ -160,15 +160,17 @@ def loads(text: str, shown: str) -> Baseline:
     document = yamlfile.loads(text, shown)
     try:
         return _baseline(Shape(document.data, shown))
+    except ShapeError as error:
+        raise ConfigError([document.problem(error.path, error.what)]) from error
     except InputError as error:
-        raise ConfigError([Problem(shown, 0, error.what, error.next_step)]) from error
+        raise ConfigError([document.problem((), error.what, error.next_step)]) from error
 
 
 def _baseline(shape: Shape) -> Baseline:
     if shape.whole("schema") > SCHEMA:
         raise InputError("was accepted by a newer Stoker", next_step="update Stoker to read it")
     key = shape.shape("key")
-    merge({"name": key.text("bench"), "tokens": key.whole("tokens"), "concurrency": key.whole("concurrency")})
+    _check_bench(key)
     launches = tuple(_launch(item) for item in shape.shapes("launches"))
     if not launches:
         raise InputError("launches is missing")
@@ -190,6 +192,14 @@ def _baseline(shape: Shape) -> Baseline:
         accepted_by=shape.text("accepted_by", ""),
         why=shape.text("why", ""),
     )
+
+
+def _check_bench(key: Shape) -> None:
+    for name, value in (("name", key.text("bench")), *((n, key.whole(n)) for n in ("tokens", "concurrency"))):
+        try:
+            merge({name: value})
+        except InputError as error:
+            raise key.wrong("bench" if name == "name" else name, "in bounds", value) from error
 
 
 def _launch(shape: Shape) -> Accepted:

@@ -81,5 +81,5 @@ def _objects(shape: Shape, name: str) -> tuple[dict[str, Any], ...]:
     found = shape.items(name)
     for index, item in enumerate(found):
         if not isinstance(item, dict):
-            raise shape.wrong(f"{name}[{index}]", "an object", item)
+            raise shape.wrong((name, index), "an object", item)
     return tuple(found)

@@ -20,8 +20,10 @@ from stoker.results.causes import (
     why_unread,
 )
 
-# A figure that the engine computes from free memory moves a little from launch to launch.
+# A figure that the engine computes from free memory moves a little from launch to launch; one that somebody
+# typed is what it says.
 _SAME = 0.02
+_LARGE = 10000
 
 
 def look(new: Side, base: Side) -> Findings:
@@ -47,7 +49,7 @@ def look(new: Side, base: Side) -> Findings:
         *_compared(was, now, "", typed),
         *_compared(_only(said_was, unreported), _only(said_now, unreported), "--", None),
     ]
-    same = sum(name in now and _alike(was[name], now[name]) for name in was)
+    same = sum(name in now and _alike(name, was[name], now[name], typed) for name in was)
     same += sum(said_was.get(n) == said_now.get(n) for n in set(unreported))
     return Findings(tuple(causes), (count(same, "engine argument"),) if same else (), tuple(unknown))
 
@@ -99,11 +101,12 @@ def _compared(
         was: Before.
         now: After.
         dashes: What a flag is written with.
-        typed: Plain names of the flags that the command lines write otherwise; None where that is not known. An
-            argument that nobody wrote otherwise follows from something else: a variable, a version, free memory.
+        typed: Plain names of the flags that the command lines write otherwise; None where that is not known.
+            An argument that nobody wrote otherwise follows from something else: a variable, a version, free
+            memory.
     """
     for name in sorted({*was, *now}):
-        if name in was and name in now and _alike(was[name], now[name]):
+        if name in was and name in now and _alike(name, was[name], now[name], typed):
             continue
         kind = "is new" if name not in was else "is gone" if name not in now else "is another"
         confidence, reason = LIKELY, "the engine runs with another setting"
@@ -119,10 +122,12 @@ def _compared(
         yield Cause(ARGUMENTS, title, detail, confidence, reason, name=name)
 
 
-def _alike(one: object, other: object) -> bool:
+def _alike(name: str, one: object, other: object, typed: set[str] | None) -> bool:
     numbers = [v for v in (one, other) if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(numbers) == 2 and any(isinstance(v, float) or abs(v) > 10000 for v in numbers):
-        return math.isclose(numbers[0], numbers[1], rel_tol=_SAME, abs_tol=1e-9)
+    computed = typed is not None and _plain(name) not in typed and not names.is_volatile_argument(name)
+    real = any(isinstance(v, float) for v in numbers)
+    if len(numbers) == 2 and (real or (computed and max(map(abs, numbers)) > _LARGE)):
+        return math.isclose(*numbers, rel_tol=_SAME if computed else 1e-6, abs_tol=1e-9)
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 

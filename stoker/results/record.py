@@ -213,7 +213,7 @@ def build(results: Sequence[Mapping[str, Any]], subject: Subject, *, where: str 
     Raises:
         InputError: A result that is not of the contract's shape, or results of different things.
     """
-    shapes = [Shape(result, where or subject.host, "bench result.") for result in results]
+    shapes = [Shape(result, where or subject.host) for result in results]
     if not shapes:
         raise InputError("there is no result to record", where=where or subject.host)
     first, last = shapes[0], shapes[-1]

@@ -12,23 +12,35 @@ from stoker.errors import InputError
 _ABSENT = object()
 
 
+class ShapeError(InputError):
+    """A field is missing or of another kind.
+
+    Args:
+        path: Keys and indices that lead to it.
+    """
+
+    def __init__(self, what: str, *, where: str, path: tuple[str | int, ...]) -> None:
+        super().__init__(what, where=where)
+        self.path = path
+
+
 class Shape:
     """One JSON object, read field by field.
 
     Args:
         data: What should be an object.
         where: Its place for messages, e.g. a file.
-        path: Its place inside ``where``, e.g. ``launches[0].``.
+        path: Keys and indices that lead to it inside ``where``.
 
     Raises:
-        InputError: It is no object; each method, where the field is missing or of another kind.
+        ShapeError: It is no object; each method, where the field is missing or of another kind.
     """
 
-    def __init__(self, data: object, where: str, path: str = "") -> None:
+    def __init__(self, data: object, where: str, path: tuple[str | int, ...] = ()) -> None:
         self._where = where
         self._path = path
         if not isinstance(data, Mapping):
-            raise self.wrong("", "an object", data)
+            raise self.wrong((), "an object", data)
         self._data: Mapping[str, Any] = data
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -75,7 +87,7 @@ class Shape:
         values = self.mapping(name)
         for key, value in values.items():
             if not isinstance(value, str):
-                raise self.wrong(f"{name}.{key}", "a text", value)
+                raise self.wrong((name, key), "a text", value)
         return values
 
     def items(self, name: str) -> list[Any]:
@@ -90,27 +102,27 @@ class Shape:
         values = self.items(name)
         for index, value in enumerate(values):
             if not isinstance(value, str):
-                raise self.wrong(f"{name}[{index}]", "a text", value)
+                raise self.wrong((name, index), "a text", value)
         return tuple(values)
 
     def shape(self, name: str) -> Shape:
         """An object, to be read further; an empty one where absent."""
-        return Shape(self.mapping(name), self._where, f"{self._path}{name}.")
+        return Shape(self.mapping(name), self._where, (*self._path, name))
 
     def shapes(self, name: str) -> list[Shape]:
         """A list of objects; empty where absent."""
-        prefix = f"{self._path}{name}"
-        return [Shape(v, self._where, f"{prefix}[{i}].") for i, v in enumerate(self.items(name))]
+        return [Shape(v, self._where, (*self._path, name, i)) for i, v in enumerate(self.items(name))]
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
         return self._data.get(name) is not None
 
-    def wrong(self, name: str, want: str, value: object) -> InputError:
+    def wrong(self, name: str | tuple[str | int, ...], want: str, value: object) -> ShapeError:
         """The error for a field that is not what it should be."""
-        field = (self._path + name).rstrip(".") or "the whole"
+        path = (*self._path, *((name,) if isinstance(name, str) else name))
+        words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
         what = "is missing" if value is _ABSENT else f"should be {want}, not {_shown(value)}"
-        return InputError(f"{field} {what}", where=self._where)
+        return ShapeError(f"{words or 'the whole'} {what}", where=self._where, path=path)
 
     def _take(self, name: str, default: object) -> Any:
         value = self._data.get(name)
