@@ -121,7 +121,7 @@ def jitter(*seed: object) -> float:
     return 1 + max(-2 * _JITTER, min(2 * _JITTER, drawn))
 
 
-def acceptance_deck(drafts: int, seed: object, size: int = 50) -> list[int]:
+def acceptance_deck(drafts: int, seed: object, size: int = 20) -> list[int]:
     """Tokens that ``size`` successive speculative steps yield, in the model's exact proportions, shuffled."""
     lengths: list[int] = []
     for position in range(size):
