@@ -238,9 +238,10 @@ def _summary(index: int, streams: List[Stream]) -> Run:
         return run
     tpots = [tpot for tpot in map(_tpot, streams) if tpot is not None]
     run["seconds"] = round(seconds, 6)
-    run["tok_s"] = run["tokens"] / seconds
-    run["ttft_s"] = statistics.median(s.first_at - s.sent_at for s in streams if s.first_at is not None)
-    run["tpot_s"] = statistics.median(tpots) if tpots else None
+    run["tok_s"] = round(run["tokens"] / seconds, 4)
+    ttfts = [stream.first_at - stream.sent_at for stream in streams if stream.first_at is not None]
+    run["ttft_s"] = round(statistics.median(ttfts), 6)
+    run["tpot_s"] = round(statistics.median(tpots), 9) if tpots else None
     return run
 
 

@@ -151,7 +151,9 @@ def _numeric(name: str) -> List[str]:
 
 def _on_port(ctx: Context, params: Mapping[str, Any], seen: Snapshot, port: int) -> Subject:
     """A server that somebody started by hand, found by who listens."""
-    found = [row for row in listeners(port, seen) if row.pid and seen.is_ours(seen.by_pid[row.pid])]
+    rows = [row for row in listeners(port, seen) if row.pid and seen.is_ours(seen.by_pid[row.pid])]
+    bind = _numeric(params["plan"]["bind"]) if params.get("plan") else []
+    found = [row for row in rows if any(overlap(row.address, address) for address in bind)] if bind else rows
     if not found:
         raise _nobody("no process that we may look into listens on port %d" % port)
     recogniser = Recogniser(params["engines"])

@@ -135,7 +135,7 @@ def read(
         nccl, why = _nccl(disk)
         found["nccl"] = nccl
         unread += [why] if why else []
-        unread += [] if found["torch"] else ["version of torch: it is not installed there"]
+        unread += [f"version of {n}: it is not installed there" for n in ("torch", "cuda") if not found[n]]
     return {name: version for name, version in found.items() if version}, unread
 
 

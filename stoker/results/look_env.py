@@ -67,7 +67,7 @@ def _tuning(new: Side, base: Side) -> tuple[list[_Difference], int, list[Unknown
     equal = 0
     for name in sorted({*was, *now}):
         why = _not_comparable(name, new, base)
-        if names.is_ours(name) or _disagrees(name, new, base):
+        if names.is_ours(name) or _disagrees(name, new, base) or _made_anew(name, new, base):
             continue
         if was.get(name) == now.get(name):
             equal += 1
@@ -85,6 +85,12 @@ def _difference(name: str, was: dict[str, str], now: dict[str, str]) -> _Differe
 
 def _disagrees(name: str, new: Side, base: Side) -> bool:
     return name in new.fingerprint.env_differs or name in base.fingerprint.env_differs
+
+
+def _made_anew(name: str, new: Side, base: Side) -> bool:
+    """Whether the engine itself makes an identity of it, another one at each launch."""
+    by_engine = name in new.fingerprint.engine_set and name in base.fingerprint.engine_set
+    return by_engine and names.is_cosmetic(name)
 
 
 def _not_comparable(name: str, new: Side, base: Side) -> str:

@@ -186,6 +186,12 @@ def test_a_value_that_the_engine_sets_otherwise_is_possible() -> None:
     assert (cause.confidence, cause.name) == ("possible", "NCCL_NVLS_ENABLE")
 
 
+def test_an_identity_that_the_engine_makes_anew_is_no_difference() -> None:
+    made = {"engine_set": [*BY_ENGINE, "SGLANG_RUN_ID"]}
+    base = record([90.0] * 5, fingerprint=fingerprint(env=env(SGLANG_RUN_ID="a"), **made))
+    assert explain(slow(env=env(SGLANG_RUN_ID="b"), **made), base).causes == ()
+
+
 def test_workers_that_disagree_are_named_and_not_taken_for_a_loss() -> None:
     found = causes(env=env(NCCL_PROTO=None), env_differs={"NCCL_PROTO": {"10": "LL", "11": None, "12": "LL"}})
     cause = only(found)
