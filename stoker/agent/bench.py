@@ -22,6 +22,8 @@ from .traffic import Traffic
 # Beyond this share of a run, the generator may have been what is slow.
 _CLIENT_SHARE = 0.8
 _MOST_REQUESTS = 20000
+_SIGNS_OF_DEATH = ("refused", "reset", "cut")
+_DEATH_S = 2.0
 _LOG_LINES = 20
 _BOUNDS = {"runs": (1, 1000), "tokens": (2, 1000000), "concurrency": (1, 4096)}
 
@@ -72,7 +74,7 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     try:
         with ctx.step("measure"):
             measured = _measure(ctx, found, server, wanted, str(params["run_id"]))
-            _check_alive(found)
+            _check_alive(ctx, found, measured)
         with ctx.step("take the fingerprint"):
             state = sampler.state or GpuState("unknown", "the driver has not answered yet", [], [])
             strangers = gpuuse.strangers(ctx, found, state)
@@ -160,14 +162,20 @@ def _measure(ctx: Context, found: Subject, server: Server, wanted: Wanted, seed:
     return measured
 
 
-def _check_alive(found: Subject) -> None:
+def _check_alive(ctx: Context, found: Subject, measured: Measured) -> None:
     """Raise where the server has died of it.
 
     Raises:
         AgentError: ``died``, with the end of its log.
     """
-    if alive(found.launcher.pid, found.launcher.start):
-        return
+    lost = any(request["error"] in _SIGNS_OF_DEATH for request in measured.requests)
+    # A process that ends closes its sockets some time before it is gone.
+    deadline = time.monotonic() + (_DEATH_S if lost else 0.0)
+    while alive(found.launcher.pid, found.launcher.start):
+        if time.monotonic() >= deadline:
+            return
+        ctx.check_cancelled()
+        time.sleep(0.02)
     lines: List[str] = []
     if found.launch:
         with contextlib.suppress(OSError):  # a log that is gone is no reason to hide what happened
