@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from . import procs, state
+from . import procs, signals, state
 from .context import AgentError, Context
 from .logs import tail
 from .state import MARKER, Launch
@@ -123,8 +123,12 @@ def start(ctx: Context, prepared: Prepared) -> Launch:
         "start": pid_start,
         "started_at": time.time(),
     }
-    _write_record(prepared.folder, launch)
-    state.write(os.path.join(prepared.slot_dir, "current"), launch["launch_id"])
+    try:
+        _write_record(prepared.folder, launch)
+        state.write(os.path.join(prepared.slot_dir, "current"), launch["launch_id"])
+    except AgentError:
+        _take_back(ctx, launch)
+        raise
     rotate(ctx, launch["slot"])
     _check_alive(ctx, launch)
     return launch
@@ -227,6 +231,12 @@ def _run_shim(ctx: Context, prepared: Prepared) -> Tuple[int, int, int, int]:
         raise AgentError("died", "the supervisor of the server did not start", said)
     shim_pid, shim_start, pid, start_time = (int(word) for word in words)
     return shim_pid, shim_start, pid, start_time
+
+
+def _take_back(ctx: Context, launch: Launch) -> None:
+    """End a server that nobody could find again: its record could not be written."""
+    for process in state.members(procs.snapshot(ctx.facts), launch, ctx.facts)[0]:
+        signals.send(process, signals.KILL)
 
 
 def _check_alive(ctx: Context, launch: Launch) -> None:

@@ -17,6 +17,9 @@ from .look import NO_GPUS
 from .scope import Target
 from .state import Launch
 
+# After its last process a server's GPU memory can be in use for this long without any holder.
+SETTLE_S = 3.0
+
 
 def restart(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     """The operation ``restart``: check, kill cleanly, launch; with ``replace`` false: ``start``.
@@ -124,9 +127,17 @@ def _locked(ctx: Context, params: Mapping[str, Any], wanted: Claim, what: str) -
 
 
 def _decide(ctx: Context, params: Mapping[str, Any], wanted: Claim, driver: GpuState) -> Order:
+    """Look and decide; where nobody holds memory that is in use, look again: it may be on its way back."""
+    end = time.monotonic() + SETTLE_S
     with ctx.step("look") as step:
-        sight = look.take(ctx, look.recogniser_of(params), wanted.slots, wanted.protect, driver)
-        decided = scope.decide(sight.view, wanted.target)
+        while True:
+            sight = look.take(ctx, look.recogniser_of(params), wanted.slots, wanted.protect, driver)
+            decided = scope.decide(sight.view, wanted.target)
+            if not decided.unknown or time.monotonic() > end:
+                break
+            ctx.cancelled.wait(SETTLE_S / 10)
+            ctx.check_cancelled()
+            driver = gpu.query(ctx.facts, ctx.login_env)
         order = Order(sight, decided, wanted.target, wanted.grace_s, _agreed(params))
         step.detail = f"{len(decided.ended)} to end, {len(decided.blockers)} in the way"
     return clean.only_agreed(order)

@@ -178,12 +178,27 @@ class _Draft:
                 self.unseen.append(Finding(None, reason, (), (listener.port,)))
 
     def force(self) -> None:
-        for pid, (where, finding) in list(self.placed.items()):
+        """What may be signalled at all goes too, with all of its server: half of one is worth nothing."""
+        for where, finding in list(self.placed.values()):
             process = finding.process
-            if where != "blockers" or process is None or self._untouchable(process):
+            if where != "blockers" or process is None or not self._may_force(process):
                 continue
-            if self._may_signal(process):
-                self.placed[pid] = ("ended", self._finding(process, f"forced: {finding.reason}"))
+            for kin in (process, *self._kin(process)):
+                if self._may_force(kin):
+                    reason = f"forced: {finding.reason}"
+                    self.placed[kin.pid] = ("ended", self._finding(kin, reason))
+
+    def _may_force(self, process: Process) -> bool:
+        return self._may_signal(process) and not self._untouchable(process)
+
+    def _kin(self, process: Process) -> List[Process]:
+        """The other processes of the same server."""
+        slots = self.view.slots
+        if process.pid in slots:
+            mates = [pid for pid, slot in slots.items() if slot == slots[process.pid]]
+            return [self.view.snapshot.by_pid[pid] for pid in mates]
+        found = [family for family in self.view.families if process in family.members]
+        return list(found[0].members) if found else []
 
     def _is_stale(self, process: Process) -> bool:
         """Whether nobody owns this Python process any more."""

@@ -280,7 +280,8 @@ def test_a_number_of_the_driver_that_names_somebody_else_here_ends_nobody(host: 
     assert report["released"]["gpus"] == [{"index": 0, "before_mib": 2000, "after_mib": 0}]
 
 
-def test_memory_that_nobody_here_holds_stops_everything(host: Host) -> None:
+def test_memory_that_nobody_here_holds_stops_everything(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(life, "SETTLE_S", 0.2)
     host.gpus(charged={"0": 17619})
     port = free_port()
     server = host.serve("--port", str(port))
@@ -288,6 +289,20 @@ def test_memory_that_nobody_here_holds_stops_everything(host: Host) -> None:
     assert error.kind == "blocked"
     assert "17619 MiB" in error.what
     assert lives(server)
+
+
+def test_memory_that_a_dead_server_is_just_giving_back_is_waited_for(host: Host) -> None:
+    host.gpus(charged={"0": 17619}, until=time.time() + 1.0)
+    assert kill(host, plan=host.plan(gpus=(0,)))["ended"] == []
+
+
+def test_force_ends_another_slot_as_a_whole(host: Host) -> None:
+    host.gpus()
+    other = launch(host, host.plan("--gpu", host.device(1), slot="meadow", gpus=(1,)))
+    report = kill(host, plan=host.plan(gpus=(1,)), force=True)
+    assert pids(report) >= {other["pid"], *host.workers()}
+    assert not host.mine()
+    assert state.exit_of(host.context().home, other) == {"code": 0}, "its launcher was not asked first"
 
 
 def test_a_driver_that_does_not_match_its_library_stops_everything(host: Host) -> None:

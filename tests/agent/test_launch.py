@@ -277,13 +277,26 @@ def test_a_launch_that_still_has_processes_is_kept(host: Host) -> None:
     assert state.recorded(str(home), "stable", old["launch_id"]) == old
 
 
-def test_a_failed_kill_leaves_no_draft_of_the_next_launch(host: Host) -> None:
+def test_a_failed_kill_leaves_no_draft_of_the_next_launch(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host.gpus(charged={"0": 9000})
+    monkeypatch.setattr(life, "SETTLE_S", 0.1)
     old = restart(host, host.plan(engine=PLAIN, script=SLEEP))["launch"]
     assert refused(host, host.plan(gpus=(0,))).kind == "blocked"
     slot = Path(host.context().home) / "slots/stable"
     assert sorted(path.name for path in slot.iterdir()) == ["current", "launch.sh", "launches"]
     assert state.history(host.context().home, "stable") == [old["launch_id"]]
+
+
+def test_a_server_whose_record_cannot_be_written_is_not_left_running(host: Host) -> None:
+    ctx = host.context()
+    prepared = launch.prepare(ctx, host.plan(engine=PLAIN, script=SLEEP), ())
+    (Path(prepared.slot_dir) / "current").mkdir()
+    with pytest.raises(AgentError) as caught:
+        launch.start(ctx, prepared)
+    assert caught.value.kind == "io"
+    eventually(lambda: not host.mine(), "its end")
 
 
 @pytest.mark.parametrize(
@@ -310,6 +323,7 @@ class Wire:
             cwd=Path(__file__).parents[2],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,
         )
         host.children.append(self.process)  # type: ignore[arg-type]
         assert "hello" in self.read()
@@ -321,10 +335,16 @@ class Wire:
         self.process.stdin.flush()
 
     def read(self) -> dict[str, Any]:
+        (size,) = struct.unpack("!I", self._exactly(4))
+        return dict(json.loads(self._exactly(size)))
+
+    def _exactly(self, size: int) -> bytes:
         assert self.process.stdout is not None
-        assert select.select([self.process.stdout], [], [], 20)[0], "the agent is silent"
-        (size,) = struct.unpack("!I", self.process.stdout.read(4))
-        return dict(json.loads(self.process.stdout.read(size)))
+        data = b""
+        while len(data) < size:
+            assert select.select([self.process.stdout], [], [], 20)[0], "the agent is silent"
+            data += os.read(self.process.stdout.fileno(), size - len(data))
+        return data
 
     def until(self, step: str) -> None:
         """Read events until this step begins."""
