@@ -18,9 +18,12 @@ from importlib.resources import files
 
 import stoker
 from stoker.errors import HostFailed
+from stoker.reach.door import Unreachable
 from stoker.reach.transport import Channel, Deadline
 
+# The patterns are the shell's: they cost nothing, where the link /usr/bin/python3 costs a process to follow.
 # /usr/bin first: a version manager's shim costs 200 ms.
+_SYSTEM_PYTHONS = "/usr/bin/python3.1[0-9] /usr/bin/python3.[89]"
 PYTHONS = (
     "/usr/bin/python3",
     "python3",
@@ -31,8 +34,8 @@ _MOST_NOISE = 1 << 20
 _EVIDENCE_LINES = 8
 
 # Runs under Python 3.8 with -I -S. It answers the marker, skips its input up to a line that begins with the
-# marker, and takes exactly as many bytes as that line says. Then the wire is moved out of the way of whatever
-# prints.
+# marker, and takes exactly as many bytes as that line says: how to import, an index, and the modules, each
+# compressed by itself. Then the wire is moved out of the way of whatever prints.
 _LOADER = """
 import json,os,sys,zlib
 mark=sys.argv[1].encode()
@@ -48,7 +51,9 @@ line=b""
 while not line.startswith(mark):
  line=take(1)
  while line[-1:]!=b"\\n":line+=take(1)
-boot,sources,version=json.loads(zlib.decompress(take(int(line.split()[1]))))
+sizes=line.split()[1:]
+boot,index,version=json.loads(zlib.decompress(take(int(sizes[0]))))
+packed=take(int(sizes[1]))
 read_fd=os.dup(0)
 write_fd=os.dup(1)
 null=os.open(os.devnull,os.O_RDWR)
@@ -60,16 +65,13 @@ exec(compile(boot,"<boot>","exec"))
 
 # The modules are imported from memory, under the names they have here; tracebacks show their lines.
 _BOOT = """
-import importlib.util
-
 class Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name not in sources:
+        if name not in index:
             return None
         origin = "<agent>/" + name.replace(".", "/") + ".py"
-        package = sources[name][0]
-        spec = importlib.util.spec_from_loader(name, Finder, origin=origin, is_package=package)
+        spec = type(sys.__spec__)(name, Finder, origin=origin, is_package=index[name][0])
         spec.has_location = True
         return spec
 
@@ -79,16 +81,18 @@ class Finder:
 
     @staticmethod
     def get_source(name):
-        return sources[name][1]
+        start, end = index[name][1:]
+        return zlib.decompress(packed[start:end]).decode()
 
     @staticmethod
     def is_package(name):
-        return sources[name][0]
+        return index[name][0]
 
     @staticmethod
     def exec_module(module):
         spec = module.__spec__
-        exec(compile(sources[spec.name][1], spec.origin, "exec", dont_inherit=True), module.__dict__)
+        code = compile(Finder.get_source(spec.name), spec.origin, "exec", dont_inherit=True)
+        exec(code, module.__dict__)
 
 sys.meta_path.insert(0, Finder)
 from stoker.agent import main
@@ -96,28 +100,33 @@ main.main(read_fd, write_fd, version)
 """
 
 # No exclamation mark, backslash or single quote in it: it stands in single quotes, and csh reads even those.
-# A system's own /usr/bin/python3.11 is believed; any other Python is asked, which costs its start (a version
-# manager's file of that name is a script that may find nothing).
+# A system's own /usr/bin/python3.11 with its library is believed; any other Python is asked, which costs its
+# start (a version manager's file of that name is a script that may find nothing).
 _FIND = (
     'for p in "$@"; do case "$p" in "~/"*) p="$HOME/${p#??}";; esac; '
-    'case "$p" in */*) r=$(readlink -f "$p" 2>/dev/null);; *) r=;; esac; '
-    'case "$r" in /usr/bin/python3.[89]|/usr/bin/python3.1[0-9]) '
-    '[ -f "$r" ] && [ -x "$r" ] && exec "$p" -ISuc "$0" MARK;; esac; '
+    'case "$p" in /usr/bin/python3) r=$(readlink -f "$p");; *) r="$p";; esac; '
+    'case "$r" in /usr/bin/python3.[89]|/usr/bin/python3.1[0-9]) n="${r##*/}"; '
+    'if [ -x "$r" ] && [ -d "/usr/lib/$n/json" -o -d "/usr/lib64/$n/json" ]; '
+    'then exec "$p" -ISuc "$0" MARK; fi;; esac; '
     '"$p" -ISc "import sys,zlib;sys.exit(sys.version_info<(3,8))" 2>/dev/null && exec "$p" -ISuc "$0" MARK; '
     'done; echo; echo MARK none; for p in "$@"; do echo "$p: $("$p" -V 2>&1)"; done; exit 127'
 )
 
 
 @functools.cache
-def payload() -> bytes:
-    """The agent's modules, compressed, with how to import them: the same for every host."""
-    sources: dict[str, tuple[bool, str]] = {"stoker": (True, "")}
+def payload() -> tuple[bytes, bytes]:
+    """(how to import with the modules' index, the modules): the same for every host."""
+    sources = {"stoker": "", "stoker.agent": ""}
     for file in files(stoker).joinpath("agent").iterdir():
-        if file.name == "__init__.py":
-            sources["stoker.agent"] = (True, file.read_text())
-        elif file.name.endswith(".py"):
-            sources["stoker.agent." + file.name.removesuffix(".py")] = (False, file.read_text())
-    return zlib.compress(json.dumps([_BOOT, sources, stoker.__version__]).encode(), 9)
+        if file.name.endswith(".py") and file.name != "__init__.py":
+            sources["stoker.agent." + file.name.removesuffix(".py")] = file.read_text()
+    index: dict[str, tuple[bool, int, int]] = {}
+    packed = b""
+    for name, source in sources.items():
+        module = zlib.compress(source.encode(), 9)
+        index[name] = (name in ("stoker", "stoker.agent"), len(packed), len(packed) + len(module))
+        packed += module
+    return zlib.compress(json.dumps([_BOOT, index, stoker.__version__]).encode(), 9), packed
 
 
 @functools.cache
@@ -151,14 +160,16 @@ class Booting:
     def command(self) -> str:
         """For the login shell, of whatever kind it is."""
         find = _FIND.replace("MARK", self.mark)
+        if not self.python:
+            find = f'set -- {_SYSTEM_PYTHONS} "$@"; {find}'
         names = " ".join(shlex.quote(name) for name in self.candidates)
         return f"exec /bin/sh -c '{find}' '{_loader()}' {names}"
 
     @property
     def input(self) -> bytes:
         """Sent at once. The empty line is for a start-up file that reads one."""
-        body = payload()
-        return b"\n%s %d\n" % (self.mark.encode(), len(body)) + body
+        head, modules = payload()
+        return b"\n%s %d %d\n" % (self.mark.encode(), len(head), len(modules)) + head + modules
 
     def wait(self, channel: Channel, deadline: Deadline) -> bytes:
         """Wait until the loader runs.
@@ -211,10 +222,12 @@ class Booting:
 
     def _no_shell(self, channel: Channel) -> HostFailed:
         status = channel.exit_status(1.0)
-        ended = "ended" if status is None or status < 0 else f"ended with status {status}"
+        if status is None:
+            raise Unreachable("lost", "the connection ended before a command was run")
+        ended = "was ended by a signal" if status < 0 else f"ended with status {status}"
         return self._failed(
             "no-shell",
-            f"logged in, but the login shell {ended} before it ran a command",
+            f"logged in, but the login shell {ended} before a command was run",
             "log in by hand with the same account and see what happens",
         )
 

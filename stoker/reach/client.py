@@ -129,7 +129,9 @@ class Agent:
         booting = Booting(target.name, target.python)
         with self._losing("starting the agent"):
             self._channel: Channel = transport.open(booting.command, deadline)
-            self._channel.send(booting.input)
+            # A command that ended early closes the channel in the middle of this; what it said tells more.
+            with contextlib.suppress(Unreachable):
+                self._channel.send(booting.input)
             self._buffer = bytearray(booting.wait(self._channel, deadline))
             self.hello: dict[str, Any] = self._greeting(deadline)
         threading.Thread(target=self._ping, name=f"ping {self.host}", daemon=True).start()
