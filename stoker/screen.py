@@ -184,7 +184,7 @@ class Board:
             return
         detail = clean(event.get("detail") or "", 200)
         took = seconds(_number(event.get("seconds")))
-        self._line(host, ("✓ ", _GOOD), f"{name:<22} ", (f"{took:>8}", _DIM), f"  {detail}" if detail else "")
+        self._line(host, ("✓ ", _GOOD), f"{name:<24} ", (f"{took:>8}", _DIM), f"  {detail}" if detail else "")
 
     def _stage(self, host: str, event: dict[str, Any]) -> None:
         name = clean(event.get("name", ""), 60)
@@ -193,7 +193,7 @@ class Board:
         if self._stages.get(host) != name:
             self._stages[host] = name
             took = seconds(_number(event.get("elapsed_s")))
-            self._line(host, ("· ", _DIM), f"{name:<22} ", (f"{took:>8}", _DIM))
+            self._line(host, ("· ", _DIM), f"{name:<24} ", (f"{took:>8}", _DIM))
 
     def _run(self, host: str, event: dict[str, Any]) -> None:
         index, of = int(_number(event.get("index")) or 0), int(_number(event.get("of")) or 1)
@@ -203,7 +203,7 @@ class Board:
             return
         self._row(host, f"run {index + 1}/{of}", (index + 1) / max(of, 1))
         if speed is not None:
-            self._line(host, ("· ", _DIM), f"run {index + 1}/{of}".ljust(23), f"{speed:8.1f} tok/s")
+            self._line(host, ("· ", _DIM), f"run {index + 1}/{of}".ljust(25), f"{speed:8.1f} tok/s")
 
     def _log(self, host: str, event: dict[str, Any]) -> None:
         self._line(host, clean(event.get("text", "")))

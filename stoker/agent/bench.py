@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Any, ContextManager, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from . import fingerprint, gpuuse, http, load, runfolder, serverinfo, subject, traffic
+from . import describe, fingerprint, gpuuse, http, load, locks, look, runfolder, serverinfo, subject, traffic
 from .context import AgentError, Context
 from .gate import CHAT_PATH
 from .gpu import GpuState
@@ -69,6 +70,34 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     with ctx.step("see that it is idle"):
         before = _idle(ctx, found, bool(params.get("force")))
     started_at = time.time()
+    with _locked(ctx, params, found):
+        result, measured = _observe(ctx, params, found, server, wanted, before)
+    result["started_at"] = started_at
+    result["path"] = folder
+    with ctx.step("write it down"):
+        runfolder.write(folder, result, measured.requests, found)
+    return result
+
+
+def _locked(ctx: Context, params: Mapping[str, Any], found: Subject) -> ContextManager[None]:
+    """Nobody restarts the server while it is measured, and nobody measures it at the same time."""
+    names = [locks.port_lock(address, found.port) for address in look.addresses(found.address)]
+    if found.launch:
+        names.append(locks.slot_lock(ctx.home, found.launch["slot"]))
+    owner = {"user": describe.user(os.getuid()), "host": str(params.get("owner") or ""), "what": "bench"}
+    held: ContextManager[None] = ctx.locks.hold(names, owner)
+    return held
+
+
+def _observe(
+    ctx: Context,
+    params: Mapping[str, Any],
+    found: Subject,
+    server: Server,
+    wanted: Wanted,
+    before: Traffic,
+) -> Tuple[Dict[str, Any], Measured]:
+    """Measure, and watch the machine meanwhile."""
     sampler = Sampler(ctx.facts, ctx.login_env)
     sampler.start()
     try:
@@ -84,12 +113,7 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     finally:
         sampler.stop()
     observed = _Observed(before, after, strangers, sampler)
-    result = _result(ctx, params, found, server, wanted, measured, observed, taken)
-    result["started_at"] = started_at
-    result["path"] = folder
-    with ctx.step("write it down"):
-        runfolder.write(folder, result, measured.requests, found)
-    return result
+    return _result(ctx, params, found, server, wanted, measured, observed, taken), measured
 
 
 def _wanted(values: Mapping[str, Any]) -> Wanted:

@@ -122,7 +122,8 @@ def _locked(ctx: Context, params: Mapping[str, Any], wanted: Claim, what: str) -
     if params.get("check"):
         return contextlib.nullcontext()
     owner = {"user": describe.user(os.getuid()), "host": str(params.get("owner") or ""), "what": what}
-    locked: ContextManager[None] = ctx.locks.hold(wanted.locks, owner)
+    # A launch is not over until somebody has waited for it: nobody else begins one in between.
+    locked: ContextManager[None] = ctx.locks.hold(wanted.locks, owner, keep=bool(params.get("keep_locks")))
     return locked
 
 

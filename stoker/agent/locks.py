@@ -72,28 +72,39 @@ class LockSet:
     def __init__(self, facts: Facts, home: str) -> None:
         self._declared = facts.lock_dir
         self._home = home
+        self._kept: Dict[str, Tuple[int, str]] = {}
 
     @contextmanager
-    def hold(self, names: Iterable[str], owner: Dict[str, Any]) -> Iterator[None]:
-        """Hold all of them, or none.
+    def hold(self, names: Iterable[str], owner: Dict[str, Any], *, keep: bool = False) -> Iterator[None]:
+        """Hold all of them, or none; those that are kept from before are held already.
 
         Args:
             names: Of ``slot_lock``, ``gpu_lock``, ``port_lock``.
             owner: Who asks: ``user``, ``host`` (of the controller), ``what``; all optional.
+            keep: Where all went well inside, keep them afterwards: until ``release``, or until the agent ends.
 
         Raises:
             AgentError: ``lock-held``, with owner and age; ``io``.
         """
         folder = _folder(self._declared)
-        held: List[Tuple[int, str]] = []
+        held: Dict[str, Tuple[int, str]] = {}
         try:
-            for name in sorted(set(names)):  # one order for all: nobody waits for anybody in a circle
+            for name in sorted(set(names) - set(self._kept)):  # one order: nobody waits in a circle
                 path = os.path.join(folder, _file(name))
-                held.append((_take(path, name, owner), path))
+                held[name] = (_take(path, name, owner), path)
             yield
+            if keep:
+                self._kept.update(held)
+                held = {}
         finally:
-            for fd, path in held:
+            for fd, path in held.values():
                 _give_back(fd, path)
+
+    def release(self) -> None:
+        """Give back what was kept."""
+        kept, self._kept = self._kept, {}
+        for fd, path in kept.values():
+            _give_back(fd, path)
 
     def listing(self) -> List[Dict[str, Any]]:
         """Every lock that is held now, as ``unlock`` of the contract shows it."""

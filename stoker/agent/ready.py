@@ -43,6 +43,8 @@ def wait(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
     except AgentError as error:
         said = without(secrets, error.to_wire())
         raise AgentError(error.kind, said["what"], said["evidence"], said["next"], said["detail"]) from error
+    finally:
+        ctx.locks.release()  # what the launch before kept
     return found
 
 

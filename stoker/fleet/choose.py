@@ -67,7 +67,7 @@ def must_run(job: Job) -> LaunchPlan:
             f"nothing of ours runs in slot {slot}" if slot else "nothing of ours runs there",
             host=job.host.name,
             kind="no-server",
-            next_step=f"inv status --host {job.host.name} shows what runs, inv start --profile NAME starts one",
+            next_step=f"inv status --host {job.host.name} shows what runs there",
         )
     return plan
 

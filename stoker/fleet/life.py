@@ -34,6 +34,7 @@ def _launch(job: Job, *, replace: bool) -> Outcome:
         "force": job.args["force"],
         "check": job.check,
         "replace": replace,
+        "keep_locks": not job.check,  # until the wait below is over
     }
     done = job.session.call("restart", params)
     if job.check:

@@ -223,10 +223,12 @@ def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:
     data = _bench_data(record)
     if explained:
         data["causes"] = explained.data["causes"]
-    lines = [(f"contaminated: {text}", "yellow") for text in record.contaminated]
+    lines = [(verdict.line, "")] if verdict.line else []
+    lines += [(f"contaminated: {text}", "yellow") for text in record.contaminated]
     if explained:
-        lines += explained.lines[:_SHOWN_CAUSES]
-        more = len(explained.lines) - _SHOWN_CAUSES
+        causes = explained.lines[1:]  # the first says what it is compared with
+        lines += causes[:_SHOWN_CAUSES]
+        more = len(causes) - _SHOWN_CAUSES
         lines += [(f"and {more} more: inv explain --host {job.host.name}", "dim")] if more > 0 else []
     regressed = verdict.verdict == "regressed"
     code = EXIT_REGRESSED if regressed else EXIT_DONE
@@ -268,7 +270,7 @@ def _headline(record: Record) -> str:
     word = verdict.verdict if verdict else "unjudged"
     shown = word.upper() if word in ("ok", "regressed", "improved") else word
     mark = " (simulated)" if record.simulated else ""
-    return f"{what}{mark}: {shown}" + (f" ({verdict.line})" if verdict and verdict.line else "")
+    return f"{what}{mark}: {shown}"
 
 
 def _latest(job: Job, run: str | None) -> Record:
@@ -309,7 +311,7 @@ def _explained(record: Record, base: Record | Baseline) -> Outcome:
     found = find_causes(record, base)
     data = {"run_id": record.run_id, **found.to_json()}
     lines = [*_difference_lines(found), *((f"next: {text}", "cyan") for text in found.advice)]
-    return Outcome(f"{found.headline} (against {found.base.label})", data, lines=tuple(lines))
+    return Outcome(found.headline, data, lines=((f"against {found.base.label}", "dim"), *lines))
 
 
 def _difference_lines(found: Explanation) -> list[tuple[str, str]]:

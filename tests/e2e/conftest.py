@@ -79,9 +79,9 @@ def project(tmp_path: Path, box: SshServer, tiny_model: Path, llama_server: Path
 def end_all_of(home: Path) -> None:
     """SIGKILL to every process whose environment says that this is its home."""
     marker = f"HOME={home}".encode()
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            if marker in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
-                os.kill(int(name), signal.SIGKILL)
+            if marker in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
