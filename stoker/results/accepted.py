@@ -205,8 +205,10 @@ def _check_bench(key: Shape) -> None:
 def _launch(shape: Shape) -> Accepted:
     values = shape.items("tok_s")
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e300:
             raise shape.wrong("tok_s", "a list of positive numbers", value)
     if not values:
         raise shape.wrong("tok_s", "a list of positive numbers", values)
-    return Accepted(shape.text("run_id"), shape.text("launch_id", ""), shape.number("created"), tuple(values))
+    return Accepted(
+        shape.text("run_id"), shape.text("launch_id", ""), shape.number("created"), tuple(map(float, values))
+    )

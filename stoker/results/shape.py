@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from stoker.errors import InputError
 
 _ABSENT = object()
+# NaN is on neither side of it, and an integer of JSON may be larger than any float.
+_MOST = 1e300
 
 
 class ShapeError(InputError):
@@ -53,9 +54,9 @@ class Shape:
     def number(self, name: str, default: float | None = None) -> float:
         """A finite number."""
         value = self._take(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -_MOST < value < _MOST:
             raise self.wrong(name, "a finite number", value)
-        return value
+        return float(value)
 
     def maybe(self, name: str) -> float | None:
         """A finite number, or None where it is null or absent: missing is not zero."""

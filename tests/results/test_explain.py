@@ -132,7 +132,8 @@ def test_other_gpus_are_not_cosmetic() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["VLLM_CACHE_ROOT", "SGLANG_RUN_ID", "NCCL_DEBUG_FILE", "SGLANG_LOG_MS", "CUDA_HOME"]
+    "name",
+    ["VLLM_CACHE_ROOT", "SGLANG_RUN_ID", "NCCL_DEBUG_FILE", "SGLANG_LOG_MS", "CUDA_HOME", "NCCL_VERSION"],
 )
 def test_places_identities_and_chatter_are_unlikely(name: str) -> None:
     assert only(causes(env=env(**{name: "x"}))).confidence == "unlikely"

@@ -67,7 +67,7 @@ def test_launches_that_measured_different_things_are_refused(other: dict[str, An
         build([result([88.0]), result([88.0], **other)], subject())
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -3.0, None, "88", True])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 10**400, 0.0, -3.0, None, "88", True])
 def test_a_valid_run_must_have_a_speed(value: Any) -> None:
     with pytest.raises(InputError, match=r"runs\[0\]\.tok_s"):
         build([result([], runs=[{**run(0, 88.0), "tok_s": value}])], subject())
