@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.fleet [--rounds 5] [--hosts 10,50,100]
 
-Real OpenSSH servers on loopback, one host key each. Every contender is a whole process, start-up included, run
+Real OpenSSH servers on loopback, one host key each. Every contender is a whole process, start-up and all, run
 in turn (A B C A B C …), so that a machine that changes its speed does so for all. Printed are medians of
 wall seconds and of the client's CPU seconds, and the ratio rival ÷ Stoker.
 """

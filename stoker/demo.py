@@ -76,15 +76,23 @@ def _scenes(engine: str) -> Sequence[Scene]:
         InputError: No story is told with that engine.
     """
     if engine not in STORIES:
-        raise InputError(f"no story is told with {engine!r}", where="--engine", next_step=nearest(engine, STORIES))
+        raise InputError(
+            f"no story is told with {engine!r}", where="--engine", next_step=nearest(engine, STORIES)
+        )
     tuned, plain, size = STORIES[engine]
     at = ("--host", HOST)
     bench = ("bench", *at, *size)
     return (
-        Scene("The server as it should be. What it measures becomes the baseline.", ("restart", *at, "--profile", tuned)),
+        Scene(
+            "The server as it should be. What it measures becomes the baseline.",
+            ("restart", *at, "--profile", tuned),
+        ),
         Scene("", bench),
         Scene("", ("baseline", *at, "--why", "measured on the tuned server")),
-        Scene("The host restarts, and somebody starts the plain server: the variables are gone.", ("lab.reboot", *at)),
+        Scene(
+            "The host restarts, and somebody starts the plain server: the variables are gone.",
+            ("lab.reboot", *at),
+        ),
         Scene("", ("start", *at, "--profile", plain)),
         Scene("Is it as fast as it was?", bench, EXIT_REGRESSED),
         Scene("Why not?", ("explain", *at)),

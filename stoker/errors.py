@@ -40,7 +40,9 @@ class StokerError(Exception):
 
     exit_code = EXIT_FAULT
 
-    def __init__(self, what: str, *, where: str = "", evidence: Iterable[str] = (), next_step: str = "") -> None:
+    def __init__(
+        self, what: str, *, where: str = "", evidence: Iterable[str] = (), next_step: str = ""
+    ) -> None:
         super().__init__(what)
         self.what = what
         self.where = where

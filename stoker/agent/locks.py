@@ -81,7 +81,7 @@ class LockSet:
         Args:
             names: Of ``slot_lock``, ``gpu_lock``, ``port_lock``.
             owner: Who asks: ``user``, ``host`` (of the controller), ``what``; all optional.
-            keep: Where all went well inside, keep them afterwards: until ``release``, or until the agent ends.
+            keep: Where all went well inside, keep them: until ``release``, or until the agent ends.
 
         Raises:
             AgentError: ``lock-held``, with owner and age; ``io``.

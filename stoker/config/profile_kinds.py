@@ -31,7 +31,7 @@ _SHELLS_OWN = frozenset(
 )
 
 
-class Wrong(ValueError):  # noqa: N818  (a message on its way to a Problem)
+class Wrong(ValueError):
     """A value of the wrong kind.
 
     Args:

@@ -57,7 +57,7 @@ MISTAKES = (
 _Kind = Literal["value", "exact"]
 
 
-class BadTemplate(InputError):  # noqa: N818  (named like the tree in errors.py)
+class BadTemplate(InputError):
     """A template that cannot be rendered.
 
     Args:

@@ -88,7 +88,7 @@ def build(text: str, shown: str) -> Node | None:
     return builder.root
 
 
-class _StopReading(Exception):  # noqa: N818  (a signal, no error: the problem is in the builder's list)
+class _StopReading(Exception):
     """Nothing sensible can be read after this."""
 
 

@@ -27,7 +27,7 @@ _NEXT = {
 }
 
 
-class Unreachable(Exception):  # noqa: N818 - a state on the way to HostUnreachable, which knows the host
+class Unreachable(Exception):
     """A link that could not be made or was lost, before it is known whose fault it is.
 
     Args:
