@@ -145,6 +145,15 @@ def test_without_its_shim_a_server_is_ended_and_the_proof_is_written(host: Host)
     assert state.leftovers(ctx.home, "stable", ctx.facts) == []
 
 
+def test_a_stopped_supervisor_is_ended_last(host: Host) -> None:
+    done = launch(host, host.plan())
+    os.kill(done["shim_pid"], signal.SIGSTOP)
+    kill(host, slot="stable")
+    assert not host.mine()
+    ctx = host.context()
+    assert state.leftovers(ctx.home, "stable", ctx.facts) == []
+
+
 def test_a_second_slot_survives(host: Host) -> None:
     launch(host, host.plan())
     other = launch(host, host.plan(slot="meadow"))

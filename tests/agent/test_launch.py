@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import launch, life, procs, state
+from stoker.agent import launch, life, preflight, procs, state
 from stoker.agent.context import AgentError
 from tests.agent.conftest import ENGINE, ENGINES, MARK, PLAIN, Host, eventually, free_port, lives
 
@@ -175,6 +175,40 @@ def test_setup_lines_of_the_script_hold_for_the_import_too(host: Host) -> None:
     done = restart(host, host.plan(engine=engine, resolved=setup), check=True)
     (program,) = [check for check in done["preflight"] if check["name"] == "program"]
     assert program["detail"].endswith("imports zoo_engine 1.2")
+
+
+def test_a_script_without_a_named_interpreter_is_tried_with_its_own(host: Host) -> None:
+    program = host.bin / "zoo-engine"
+    program.write_text(f"#!{sys.executable}\n")
+    program.chmod(0o755)
+    engine = replace(ENGINE, import_name="zoo_module_that_is_not_there")
+    path = f"#!/bin/sh\nexport PATH={host.bin}\nexec zoo-engine\n"
+    plan = host.plan(engine=engine, python="", argv=("zoo-engine",), script=path)
+    host.env["PATH"] = "/usr/bin:/bin"
+    assert "No module named" in refused(host, plan, check=True).what
+
+
+def test_setup_that_fails_is_told_before_the_first_signal(host: Host) -> None:
+    plan = host.plan(resolved={"server": {"setup": ["echo no such module >&2; false"]}})
+    error = refused(host, plan, check=True)
+    assert error.kind == "preflight"
+    assert "no such module" in error.what
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_port_that_only_root_may_take_is_told(host: Host) -> None:
+    if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 81:
+        pytest.skip("here anybody may take it")
+    wanted = host.plan(port=81)
+    pid = os.fork()
+    if pid == 0:
+        os.setuid(65534)
+        try:
+            preflight._address(host.context(), wanted, ("127.0.0.1",), ())
+        except Exception as error:
+            os._exit(0 if "reserved for root" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def test_a_home_that_cannot_be_written_is_told_with_its_path_and_ends_nothing(host: Host) -> None:

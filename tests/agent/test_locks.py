@@ -185,3 +185,37 @@ def test_nothing_of_a_lock_is_left_when_it_is_given_back(host: Host) -> None:
 
 def test_slots_of_two_homes_are_two_slots(tmp_path: Path) -> None:
     assert locks.slot_lock(str(tmp_path / "a"), "x") != locks.slot_lock(str(tmp_path / "b"), "x")
+
+
+def test_the_folder_for_locks_is_the_same_for_every_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = LockSet(Facts(), "/home/zoo")
+    shared, closed, fallback = tmp_path / "shared", tmp_path / "closed", tmp_path / "fallback"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    closed.mkdir(mode=0o755)
+    monkeypatch.setattr(locks, "FALLBACK_DIR", str(fallback))
+    monkeypatch.setattr(locks, "SYSTEM_DIR", str(shared))
+    with mine.hold(["a"], {}):
+        assert [path.name for path in shared.iterdir()] == ["stoker-a.lock"]
+    monkeypatch.setattr(locks, "SYSTEM_DIR", str(closed))
+    with mine.hold(["a"], {}):
+        assert [path.name for path in fallback.iterdir()] == ["stoker-a.lock"]
+    assert fallback.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_a_fallback_folder_that_somebody_prepared_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "SYSTEM_DIR", str(tmp_path / "missing"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere").chmod(0o1777)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "closed").mkdir(mode=0o755)
+    for name in ("link", "closed"):
+        monkeypatch.setattr(locks, "FALLBACK_DIR", str(tmp_path / name))
+        with pytest.raises(AgentError) as caught, LockSet(Facts(), "/home/zoo").hold(["a"], {}):
+            pass
+        assert caught.value.kind == "io"
+        assert name in caught.value.what

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -428,3 +429,16 @@ def test_wanted_gpus_are_found_by_index_uuid_and_all() -> None:
     assert owners.resolve(["all"], state) == (gpus, [])
     assert owners.resolve([7, "GPU-", "MIG-1"], state) == ([], ["7", "GPU-", "MIG-1"])
     assert owners.resolve(["all"], GpuState("none", "", [], [])) == ([], ["all"])
+
+
+def test_a_gpus_device_file_is_found_where_a_container_sees_only_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bus, minor in (("0000:1b:00.0", 2), ("0000:5D:00.0", 3)):
+        (tmp_path / bus).mkdir()
+        (tmp_path / bus / "information").write_text(f"Model: \t NVIDIA H200\nDevice Minor: \t {minor}\n")
+    monkeypatch.setattr(owners, "_DRIVER_DIR", str(tmp_path))
+    gpus = [Gpu(index=0, pci_bus_id="00000000:1B:00.0"), Gpu(index=1, pci_bus_id="00000000:5D:00.0")]
+    assert owners.device_numbers(gpus, Facts()) == {0: 2, 1: 3}
+    assert owners.device_numbers([Gpu(index=4)], Facts()) == {4: 4}
+    assert owners.device_numbers(gpus, Facts(simulated=True)) == {0: 0, 1: 1}

@@ -70,6 +70,16 @@ def test_health_is_the_answer_of_the_server(host: Host) -> None:
     assert server["health"] == 200
 
 
+def test_a_server_is_compared_with_the_plan_of_its_slot(host: Host) -> None:
+    plan = host.plan(env={"NCCL_ALGO": "Ring"})
+    plan["script"] = plan["script"].replace("exec", "export NCCL_ALGO=Ring; exec", 1)
+    launch(host, plan)
+    (server,) = look(host, plans={"stable": plan})["servers"]
+    assert server["proof"]["verdict"] == "in-force"
+    (server,) = look(host, plans={"stable": {**plan, "env": {"NCCL_ALGO": "Tree"}}})["servers"]
+    assert server["proof"]["verdict"] == "not-in-force"
+
+
 def test_a_dead_server_is_shown_with_how_it_ended(host: Host) -> None:
     done = launch(host, host.plan())
     os.kill(done["pid"], signal.SIGKILL)
