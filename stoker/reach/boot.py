@@ -211,6 +211,7 @@ class Booting:
 
     def _no_python(self) -> HostFailed:
         answers = self._noise.decode(errors="replace").partition(f"{self.mark} none\n")[2]
+        answers = answers.replace(_loader(), "sh")  # sh calls itself by its $0
         tried = ", ".join(self.candidates)
         return HostFailed(
             f"no Python 3.8 or newer was found (tried {tried})",

@@ -65,6 +65,7 @@ def test_missing_python_is_a_failed_host_with_what_the_host_says(server: SshServ
         Reach(settings()).connect(target_of(server, ansible_python_interpreter="/no/such/python3"))
     assert caught.value.kind == "no-python"
     assert any("/no/such/python3" in line and "not found" in line for line in caught.value.evidence)
+    assert not any("zlib" in line for line in caught.value.evidence)
     assert "ansible_python_interpreter" in caught.value.next_step
 
 
