@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import socket
 import struct
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
@@ -23,13 +24,15 @@ class Descriptors(NamedTuple):
 
 
 def read_file(path: str, limit: int = 1 << 22) -> bytes:
-    """Content of a small file; empty where it cannot be read."""
+    """Content of a small file; empty where it cannot be read, or is none: a pipe would keep us waiting."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:
         return b""
     parts: List[bytes] = []
     try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return b""
         while limit > 0:
             part = os.read(fd, min(limit, 65536))
             if not part:

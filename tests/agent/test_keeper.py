@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from stoker.agent import keeper, life, procs
 from stoker.agent.context import AgentError
+from stoker.agent.facts import real
 from tests.agent.conftest import ENGINES, ZOO, Host, eventually, free_port, lives
 
 DOCKER = "3f2a9c4b5d6e7f8091a2b3c4d5e6f70811223344556677889900aabbccddeeff"
@@ -118,3 +124,23 @@ def test_the_agents_own_login_keeps_nothing(host: Host) -> None:
     pid = host.serve("--port", str(port))  # a child of this very process
     assert life.kill(host.context(), {"engines": ENGINES, "plan": host.plan(port=port)})["ended"]
     assert not lives(pid)
+
+
+def test_a_shell_whose_script_comes_through_a_pipe_does_not_keep_us_waiting(tmp_path: Path) -> None:
+    """Reading it would wait for a writer that never comes; the shell holds the pipe under a name."""
+    pipe = tmp_path / "script"
+    os.mkfifo(pipe)
+    shell = subprocess.Popen(["/bin/sh", str(pipe)], start_new_session=True)
+    writer = os.open(pipe, os.O_WRONLY)
+    try:
+        os.write(writer, b"sleep 60\n")
+        child = eventually(
+            lambda: [p for p in procs.snapshot(real()).living() if p.ppid == shell.pid], "the shell's child"
+        )
+        begin = time.monotonic()
+        assert keeper.find(procs.snapshot(real()), child[0], frozenset()) is None
+        assert time.monotonic() - begin < 5
+    finally:
+        os.close(writer)
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
