@@ -243,23 +243,21 @@ class Agent:
         raise AssertionError("messages end by an error")
 
     def _messages(self) -> Iterator[dict[str, Any] | None]:
-        """Every message as it comes, and None now and then, so that deadlines are noticed.
+        """Every message as it comes, and None after each look, so that deadlines are noticed.
 
         Raises:
             Unreachable: The link is gone, or silent for too long.
         """
         heard = time.monotonic()
         while True:
-            before = len(self._buffer)
             yield from self._complete()
+            yield None
             said = self._channel.read(_TICK_S)
             if said is not None:
                 heard = time.monotonic()
                 self._take(*said)
             elif time.monotonic() - heard > SILENCE_S:
                 raise Unreachable("lost", f"nothing was heard for {SILENCE_S:g} s")
-            if len(self._buffer) == before:
-                yield None
 
     def _complete(self) -> Iterator[dict[str, Any]]:
         """The messages that lie complete in the buffer."""
