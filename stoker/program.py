@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 from invoke.collection import Collection
 from invoke.config import Config
 from invoke.exceptions import CollectionNotFound
+from invoke.loader import FilesystemLoader
 from invoke.program import Program
 
 from stoker import __version__
+from stoker.tasks.command import EXIT_BROKEN_PIPE, nobody_reads
 
 
 class StokerProgram(Program):
@@ -15,17 +19,25 @@ class StokerProgram(Program):
 
     def load_collection(self) -> None:
         """Load the project's ``tasks.py``, else the bundled commands rooted in the current folder."""
+        name = self.args.collection.value or self.config.tasks.collection_name
+        start = self.args["search-root"].value
         try:
-            super().load_collection()
+            FilesystemLoader(config=self.config, start=start).find(name)
         except CollectionNotFound:
             from stoker.tasks import bundled
 
             self.collection: Collection = bundled()
+        else:
+            super().load_collection()
 
 
 def main() -> None:
     """Run a command line; leaves through ``SystemExit`` with the documented code."""
-    StokerProgram(name="stoker", binary="stoker", version=__version__, config_class=_Config).run()
+    try:
+        StokerProgram(name="stoker", binary="stoker", version=__version__, config_class=_Config).run()
+    except BrokenPipeError:
+        nobody_reads()
+        sys.exit(EXIT_BROKEN_PIPE)
 
 
 class _Config(Config):

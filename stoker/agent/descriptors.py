@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import stat
 import socket
+import stat
 import struct
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 

@@ -150,7 +150,7 @@ def _measure(job: Job) -> dict[str, Any]:
         "slot": plan.slot if plan else job.args["slot"],
         "engines": job.project.engines,
         "bench": wanted.to_wire(),
-        "run_id": new_run_id(job.host.name, plan.profile if plan else ""),
+        "run_id": new_run_id(job.host.name),
         "force": job.args["force"],
         "salt": salt,
         "salt_id": salt_id,

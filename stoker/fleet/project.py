@@ -50,7 +50,7 @@ class Project:
         """The inventory; ConfigError with every mistake in it."""
         path = self.root / self._inventory if self._inventory else self.settings.path("inventory")
         if not path.exists():
-            hint = "write it, or point --inventory at one" if not self._inventory else "check the path"
+            hint = "write it, point --inventory at one, or lay a new project: stoker init DIR"
             raise InputError("there is no inventory", where=self.shown(path), next_step=hint)
         return inventories.load([path], root=self.root)
 

@@ -184,17 +184,18 @@ class Record:
         return json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def new_run_id(host: str, profile: str, now: float | None = None) -> str:
-    """A fresh id ``YYYYMMDD-HHMMSS-host-profile-xxxx`` of safe characters (UTC, so that ids sort by time).
+def new_run_id(host: str, now: float | None = None) -> str:
+    """A fresh id ``YYYYMMDD-HHMMSS-host-xxxx`` of safe characters (UTC, so that ids sort by time).
+
+    The profile is not in it: what really runs is only known once it was measured.
 
     Args:
         host: The inventory's name of it.
-        profile: The profile's name; empty for a server that was started by hand.
         now: Unix time; None: now.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(time.time() if now is None else now))
-    words = [re.sub(r"[^A-Za-z0-9._]+", "-", word).strip("-.")[:60] for word in (host, profile or "by-hand")]
-    return "-".join([stamp, *(word or "x" for word in words), secrets.token_hex(2)])
+    word = re.sub(r"[^A-Za-z0-9._]+", "-", host).strip("-.")[:60]
+    return f"{stamp}-{word or 'x'}-{secrets.token_hex(2)}"
 
 
 def is_safe_id(run_id: str) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -20,6 +22,8 @@ from stoker.fleet.flags import Flag, parse_all
 
 if TYPE_CHECKING:
     from stoker.tasks.run import Run
+
+EXIT_BROKEN_PIPE = 141  # as a shell tells SIGPIPE
 
 Body = Callable[["Run"], int]
 
@@ -108,7 +112,8 @@ def _run(c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[s
         code = EXIT_INTERRUPTED
         screen.errors.print("interrupted", style="bold yellow")
     except BrokenPipeError:
-        raise
+        nobody_reads()
+        return EXIT_BROKEN_PIPE
     except Exception as raised:
         code = EXIT_FAULT
         error = StokerError(f"a fault in Stoker: {type(raised).__name__}: {raised}")
@@ -117,6 +122,14 @@ def _run(c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[s
     if screen.json:
         _document(name, code, run.document if run else {}, error)
     return code
+
+
+def nobody_reads() -> None:
+    """Whoever read our output has gone (``| head``): say nothing more, not even at the interpreter's end."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(devnull, stream.fileno())
 
 
 def _document(name: str, code: int, document: dict[str, Any], error: StokerError | None) -> None:

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tests.e2e.project import ProjectFolder
+from tests.e2e.project import Ended, ProjectFolder
 
 pytestmark = pytest.mark.engine
 
@@ -19,7 +19,7 @@ def test_a_lost_variable_is_found_explained_and_restored(project: ProjectFolder)
     assert ready["proof"]["variables"] == ["LLAMA_ARG_N_PARALLEL"]
     assert ready["completion"]["tokens"] >= 2
 
-    measured = project.inv("bench", "--host", "box", "--json")
+    measured = project.inv("bench", "--host", "box", "--json", "--tokens", "120")
     assert measured.code == 0, measured.text
     first = measured.json["hosts"]["box"]["results"][0]
     assert first["verdict"] == "no-baseline"
@@ -27,7 +27,7 @@ def test_a_lost_variable_is_found_explained_and_restored(project: ProjectFolder)
     assert project.inv("baseline", "--host", "box", "--why", "a test").code == 0
 
     assert project.inv("restart", "--host", "box", "--profile", "plain").code == 0
-    slower = project.inv("bench", "--host", "box", "--json")
+    slower = _measured_surely(project)
     assert slower.code == 5, slower.text
     second = slower.json["hosts"]["box"]["results"][0]
     assert second["verdict"] == "regressed"
@@ -42,7 +42,7 @@ def test_a_lost_variable_is_found_explained_and_restored(project: ProjectFolder)
     again = project.inv("restart", "--host", "box", "--profile", f"run:{first['run_id']}", "--json")
     assert again.code == 0, again.text
     assert again.json["hosts"]["box"]["results"][0]["proof"]["verdict"] == "in-force"
-    better = project.inv("bench", "--host", "box", "--json")
+    better = _measured_surely(project)
     assert better.code == 0, better.text
 
     folder = project.root / "results" / first["run_id"]
@@ -84,6 +84,18 @@ def test_a_bad_model_ends_the_start_with_its_cause(project: ProjectFolder, fault
     else:
         assert error["kind"] == "died"
         assert "corrupted or incomplete" in "\n".join(error["evidence"])
+
+
+def _measured_surely(project: ProjectFolder) -> Ended:
+    """Measure again where the machine was too busy for a verdict, as an operator would."""
+    for _ in range(4):
+        ended = project.inv("bench", "--host", "box", "--json", "--tokens", "120")
+        if ended.code or ended.json["hosts"]["box"]["results"][0]["verdict"] not in (
+            "unstable",
+            "inconclusive",
+        ):
+            return ended
+    return ended
 
 
 def _port(project: ProjectFolder) -> int:

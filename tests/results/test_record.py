@@ -112,12 +112,11 @@ def test_a_newer_schema_says_so() -> None:
 
 
 def test_ids_are_safe_sorted_by_time_and_unique() -> None:
-    made = new_run_id("root@10.1.2.3", "a b/ü", now=0.0)
-    assert re.fullmatch(r"19700101-000000-root-10\.1\.2\.3-a-b-[0-9a-f]{4}", made)
+    made = new_run_id("root@10.1.2.3", now=0.0)
+    assert re.fullmatch(r"19700101-000000-root-10\.1\.2\.3-[0-9a-f]{4}", made)
     assert is_safe_id(made)
-    assert new_run_id("x", "", now=0).startswith("19700101-000000-x-by-hand-")
-    assert len({new_run_id("h", "p", now=0) for _ in range(50)}) > 40
-    assert is_safe_id(new_run_id("ü", "..", now=0))
+    assert len({new_run_id("h", now=0) for _ in range(50)}) > 40
+    assert is_safe_id(new_run_id("ü", now=0))
 
 
 def test_parameters_of_the_benchmark_are_typed() -> None:
