@@ -50,12 +50,13 @@ def test(run: Run) -> int:
 
 @command()
 def docs(run: Run) -> int:
-    """Write docs/commands.md out of the commands themselves; a test holds it current."""
+    """Write the pages of docs/ that are made out of the code; a test holds them current."""
     from stoker.tasks import reference
 
-    path = run.settings.root / "docs" / "commands.md"
-    path.write_text(reference.commands(), encoding="utf-8")
-    run.screen.say(("wrote ", "green"), run.project.shown(path))
+    for name, text in reference.pages().items():
+        path = run.settings.root / "docs" / name
+        path.write_text(text, encoding="utf-8")
+        run.screen.say(("wrote ", "green"), run.project.shown(path))
     return EXIT_DONE
 
 

@@ -1,9 +1,12 @@
-"""The reference of the commands, made out of the commands."""
+"""The reference pages that are made out of the code: commands and profiles."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator
+
+from pydantic import BaseModel
 
 from stoker.fleet.flags import Flag
 from stoker.tasks import lab, life, measure, play, project
@@ -18,6 +21,11 @@ Exit codes: 0 done; 1 a fault in Stoker itself (and Invoke's own usage errors); 
 nothing was touched; 3 a host failed; 4 a host was unreachable and none failed; 5 a regression was found; 130
 interrupted once a command had begun. Several at once: 3 before 4 before 5.
 """
+
+
+def pages() -> dict[str, str]:
+    """File name in docs/ to the page."""
+    return {"commands.md": commands(), "profile.md": profile()}
 
 
 def commands() -> str:
@@ -54,3 +62,70 @@ def _table(flags: Iterable[Flag]) -> str:
     takes = {"text": "TEXT", "list": "TEXT, repeatable", "flag": "", "whole": "NUMBER", "number": "NUMBER"}
     rows = [f"| `{f.spelled}` | {takes[f.kind]} | {f.help.replace('|', chr(92) + '|')} |" for f in flags]
     return "\n".join(["| flag | takes | |", "|---|---|---|", *rows]) + "\n"
+
+
+_PROFILE_HEAD = """\
+# Profiles
+
+Made from the code by `inv dev.docs`. A profile is a YAML file `profiles/NAME.yml`; the name is the file's.
+
+- `extends` names one parent or a list; later ones win; mappings are merged key by key, lists replace, `null` unsets.
+- Values may use Jinja2 over the host's variables, sandboxed and strict: `model: "{{ models }}/Kimi-K2.5"`.
+- Values of `env` reach the process as exactly the strings written: `NO` stays `NO`, `0644` stays `0644`.
+- `args`: `true` is the bare flag; `false` and `null` leave it out; a list is several values; a mapping is JSON.
+- Secrets come by reference, `!secret NAME`: from the controller's environment, or from the command that the setting
+  `stoker.secret_command` names. On the host they lie in one 0600 file beside the launch script.
+- `expect` states what an engine is known to turn a variable into, so that the proof does not complain.
+- The launch script is rendered from `stoker/templates/launch.sh.j2`; `profiles/templates/PROFILE.sh.j2`,
+  `ENGINE.sh.j2` or `launch.sh.j2` overrides it. Every `{{ }}` in it is quoted for the shell.
+- `run:RUN-ID` in place of a name is what that run had: a record is also a profile.
+"""
+
+
+def profile() -> str:
+    """The page about profiles, its fields out of the models."""
+    from stoker.config import profile_model, profile_sections
+
+    parts = [_PROFILE_HEAD, "## Fields\n", _fields("", profile_model.Profile)]
+    for name, section in (
+        ("server", profile_sections.Server),
+        ("hooks", profile_sections.Hooks),
+        ("ready", profile_sections.Ready),
+        ("kill", profile_sections.Kill),
+        ("bench", profile_sections.Bench),
+    ):
+        parts += [f"## `{name}`\n", _fields(f"{name}.", section)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _fields(prefix: str, model: type[BaseModel]) -> str:
+    """A model's fields with what its docstring says of them and what they are by default."""
+    rows = [
+        f"| `{prefix}{name}` | {meaning} | {_default(model, name)} |" for name, meaning in _arguments(model)
+    ]
+    return "\n".join(["| field | | by default |", "|---|---|---|", *rows]) + "\n"
+
+
+def _arguments(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    """Names and meanings out of the ``Args:`` of a docstring."""
+    name, meaning = "", ""
+    for line in (inspect.getdoc(model) or "").partition("Args:\n")[2].splitlines():
+        found = re.fullmatch(r"    (\w+): (.*)", line)
+        if found:
+            if name:
+                yield name, meaning
+            name, meaning = found.groups()
+        elif name:
+            meaning += " " + line.strip()
+    if name:
+        yield name, meaning.strip()
+
+
+def _default(model: type[BaseModel], name: str) -> str:
+    field = model.model_fields[name]
+    if field.is_required():
+        return "must be there"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel) or value in (None, "", (), {}):
+        return ""
+    return f"`{value}`"
