@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
@@ -23,15 +20,12 @@ from stoker.reach.ssh import SshTransport
 from stoker.reach.sshconfig import SshConfig
 from stoker.reach.target import ReachSettings, Target
 from stoker.reach.transport import Channel, Deadline, Transport
+from stoker.reach.wire import Wire
 
 PING_S = 10.0
-SILENCE_S = 45.0
 # How long an agent has to answer a cancel, and to end when it is told to.
 CANCEL_S = 5.0
 GOODBYE_S = 2.0
-_TICK_S = 0.2
-_MAX_FRAME = 16 << 20
-_HEAD = struct.Struct("!I")
 
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -120,20 +114,20 @@ class Agent:
         self.transport = transport
         self._stop = stop or threading.Event()
         self._turn = threading.RLock()
-        self._sending = threading.Lock()
         self._closed = threading.Event()
         self._running: int | None = None
         self._calls = 0
-        self._errors = b""
         deadline = Deadline(boot_timeout_s)
         booting = Booting(target.name, target.python)
-        with self._losing("starting the agent"):
+        try:
             self._channel: Channel = transport.open(booting.command, deadline)
             # A command that ended early closes the channel in the middle of this; what it said tells more.
             with contextlib.suppress(Unreachable):
                 self._channel.send(booting.input)
-            self._buffer = bytearray(booting.wait(self._channel, deadline))
+            self._wire = Wire(self._channel, booting.wait(self._channel, deadline))
             self.hello: dict[str, Any] = self._greeting(deadline)
+        except Unreachable as error:
+            raise error.at(self.host) from error
         threading.Thread(target=self._ping, name=f"ping {self.host}", daemon=True).start()
 
     def call(
@@ -160,10 +154,12 @@ class Agent:
             HostUnreachable: ``lost``.
         """
         with self._turn, self._losing(op):
+            if self._stop.is_set():
+                raise HostFailed(f"{op} was not begun: interrupted", host=self.host, kind="cancelled")
             self._calls += 1
             self._running = self._calls
             try:
-                self._send({"id": self._running, "op": op, "params": params})
+                self._wire.send({"id": self._running, "op": op, "params": params})
                 return self._follow(op, on_event or _ignore, Deadline(timeout_s))
             except KeyboardInterrupt:
                 self._abandon()
@@ -182,7 +178,7 @@ class Agent:
         running = self._running
         if running is not None:
             with contextlib.suppress(Unreachable):
-                self._send({"cancel": running})
+                self._wire.send({"cancel": running})
 
     def close(self) -> None:
         """End the agent and the connection; a second time is harmless.
@@ -196,16 +192,12 @@ class Agent:
         # A call that runs in another thread sees the end itself.
         if self._turn.acquire(timeout=GOODBYE_S):
             try:
-                self._see_the_end(Deadline(GOODBYE_S))
+                with contextlib.suppress(Unreachable):
+                    self._wire.await_end(Deadline(GOODBYE_S))
             finally:
                 self._turn.release()
         self._channel.close()
         self.transport.close()
-
-    def _see_the_end(self, deadline: Deadline) -> None:
-        with contextlib.suppress(Unreachable):
-            while not deadline.passed and self._channel.read(deadline.left_s) != ("stdout", b""):
-                continue
 
     def __enter__(self) -> Agent:
         return self
@@ -226,7 +218,7 @@ class Agent:
         """
         ending: Deadline | None = None
         number = self._running
-        for message in self._messages():
+        for message in self._wire.messages():
             if ending is None and (deadline.passed or self._stop.is_set()):
                 ending = Deadline(CANCEL_S)
                 self.cancel()
@@ -242,48 +234,8 @@ class Agent:
                 return dict(message.get("result") or {})
         raise AssertionError("messages end by an error")
 
-    def _messages(self) -> Iterator[dict[str, Any] | None]:
-        """Every message as it comes, and None after each look, so that deadlines are noticed.
-
-        Raises:
-            Unreachable: The link is gone, or silent for too long.
-        """
-        heard = time.monotonic()
-        while True:
-            yield from self._complete()
-            yield None
-            said = self._channel.read(_TICK_S)
-            if said is not None:
-                heard = time.monotonic()
-                self._take(*said)
-            elif time.monotonic() - heard > SILENCE_S:
-                raise Unreachable("lost", f"nothing was heard for {SILENCE_S:g} s")
-
-    def _complete(self) -> Iterator[dict[str, Any]]:
-        """The messages that lie complete in the buffer."""
-        while len(self._buffer) >= _HEAD.size:
-            (size,) = _HEAD.unpack_from(self._buffer)
-            if size > _MAX_FRAME:
-                raise Unreachable("lost", "the agent sent what is no message")
-            end = _HEAD.size + size
-            if len(self._buffer) < end:
-                return
-            body = bytes(self._buffer[_HEAD.size : end])
-            del self._buffer[:end]
-            yield _message(body)
-
-    def _take(self, stream: str, data: bytes) -> None:
-        if stream == "stderr":
-            self._errors = (self._errors + data)[-8192:]
-        elif data:
-            self._buffer += data
-        else:
-            status = self._channel.exit_status(1.0)
-            how = f" with status {status}" if status is not None and status >= 0 else ""
-            raise Unreachable("lost", f"the agent ended{how}")
-
     def _greeting(self, deadline: Deadline) -> dict[str, Any]:
-        for message in self._messages():
+        for message in self._wire.messages():
             if message is not None and "hello" in message:
                 return dict(message["hello"])
             if deadline.passed:
@@ -295,19 +247,10 @@ class Agent:
         number, deadline = self._running, Deadline(CANCEL_S)
         self.cancel()
         with contextlib.suppress(Unreachable):
-            for message in self._messages():
+            for message in self._wire.messages():
                 answered = message is not None and message.get("id") == number and "event" not in message
                 if answered or deadline.passed:
                     return
-
-    # Sending.
-
-    def _send(self, message: dict[str, Any]) -> None:
-        body = json.dumps(message, separators=(",", ":")).encode()
-        if len(body) > _MAX_FRAME:
-            raise ValueError(f"a request of {len(body)} bytes is over the limit of {_MAX_FRAME}")
-        with self._sending:
-            self._channel.send(_HEAD.pack(len(body)) + body)
 
     def _ping(self) -> None:
         """The agent ends by itself when it hears nothing, so it must hear something between calls too."""
@@ -315,7 +258,7 @@ class Agent:
         while not self._closed.wait(PING_S):
             number += 1
             try:
-                self._send({"ping": number})
+                self._wire.send({"ping": number})
             except Unreachable:
                 return  # the next call tells
 
@@ -330,11 +273,10 @@ class Agent:
             raise self._lost(op, error) from error
 
     def _lost(self, op: str, error: Unreachable) -> HostUnreachable:
-        words = self._errors.decode(errors="replace").splitlines()[-5:]
         lost = Unreachable(
             error.kind,
             f"lost during {op}: {error.what}" if error.kind == "lost" else error.what,
-            evidence=[*error.evidence, *words],
+            evidence=[*error.evidence, *self._wire.last_words],
             next_step=error.next_step or "look at the host, then run the command again",
         )
         return lost.at(self.host)
@@ -357,22 +299,10 @@ class Agent:
         )
 
     def _did_not_end(self, op: str, deadline: Deadline) -> HostFailed:
+        kind, what = "cancelled", f"{op} was told to end, and finishes on the host what it must"
         if deadline.passed:
-            what, kind = f"{op} was not done within {deadline.seconds:g} s and was cancelled", "timeout"
-        else:
-            what, kind = (
-                f"{op} was told to end and finishes on the host what cannot be left half done",
-                "cancelled",
-            )
+            kind, what = "timeout", f"{op} was not done within {deadline.seconds:g} s and was cancelled"
         return HostFailed(what, host=self.host, kind=kind, next_step="see `inv status` for what runs there")
-
-
-def _message(body: bytes) -> dict[str, Any]:
-    try:
-        message = json.loads(body)
-    except ValueError as error:
-        raise Unreachable("lost", "the agent sent what is no message") from error
-    return message if isinstance(message, dict) else {}
 
 
 def _ignore(event: dict[str, Any]) -> None:

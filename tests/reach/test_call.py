@@ -150,6 +150,16 @@ def test_stop_ends_what_runs(server: SshServer) -> None:
         assert events[-1]["error"].kind == "cancelled"
 
 
+def test_nothing_is_begun_once_stopped(server: SshServer, tmp_path: Path) -> None:
+    stop = threading.Event()
+    with Reach(settings()).connect(target_of(server), stop) as agent:
+        stop.set()
+        with pytest.raises(HostFailed) as caught:
+            agent.call("exec", {"argv": ["touch", str(tmp_path / "touched")]})
+    assert caught.value.kind == "cancelled"
+    assert not (tmp_path / "touched").exists()
+
+
 def test_failing_listener_ends_the_step(agent: Agent) -> None:
     pids = []
 
@@ -236,7 +246,7 @@ def test_killed_agent_is_lost_with_how_it_ended(server: SshServer) -> None:
 
 
 def test_silent_link_is_lost_within_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stoker.reach.client.SILENCE_S", 0.6)
+    monkeypatch.setattr("stoker.reach.wire.SILENCE_S", 0.6)
     with SshServer(tmp_path / "own") as own:
         agent = Reach(settings()).connect(target_of(own))
         own.signal_sessions(signal.SIGSTOP)
