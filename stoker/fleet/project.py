@@ -12,16 +12,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker import engines
 from stoker.config import inventory as inventories
-from stoker.config.inventory import Host, Inventory
-from stoker.config.profile import Library, Profile
-from stoker.config.secrets import Secrets
 from stoker.config.settings import Settings
 from stoker.errors import InputError
-from stoker.plan import LaunchPlan, build
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a command that launches nothing need not load what reads and plans profiles
+    from stoker.config.inventory import Host, Inventory
+    from stoker.config.profile import Library, Profile
+    from stoker.config.secrets import Secrets
+    from stoker.plan import LaunchPlan
     from stoker.results.baseline import Baselines
     from stoker.results.store import Store
 
@@ -57,6 +56,8 @@ class Project:
     @cached_property
     def library(self) -> Library:
         """The tuning profiles."""
+        from stoker.config.profile import Library
+
         return Library(self.settings.path("profiles"), self.root)
 
     @cached_property
@@ -76,6 +77,8 @@ class Project:
     @cached_property
     def secrets(self) -> Secrets:
         """Where ``!secret NAME`` is looked up."""
+        from stoker.config.secrets import Secrets
+
         return Secrets(self.environ, self.settings.secret_command or None)
 
     @cached_property
@@ -86,6 +89,8 @@ class Project:
     @cached_property
     def engines(self) -> list[dict[str, Any]]:
         """Every engine as data, so that a host can recognise servers that somebody started by hand."""
+        from stoker import engines
+
         return [engine.to_wire() for engine in engines.all_engines()]
 
     @cached_property
@@ -136,6 +141,8 @@ class Project:
         Raises:
             InputError: Unknown, or wrong.
         """
+        from stoker.config.profile import Profile
+
         if name.startswith("run:"):
             return Profile.from_plain(dict(self.store.load(name.removeprefix("run:")).resolved))
         return self.library.resolve(name, host)
@@ -161,10 +168,14 @@ class Project:
         Raises:
             InputError: The record holds no usable profile.
         """
+        from stoker.config.profile import Profile
+
         profile = Profile.from_plain(dict(launch.get("resolved") or {}))
         return self._build(str(launch.get("profile") or ""), host, profile, secrets)
 
     def _build(self, name: str, host: Host, profile: Profile, secrets: bool) -> LaunchPlan:
+        from stoker.plan import build
+
         templates = [self.settings.path("profiles") / "templates"]
         source = self.secrets if secrets else None
         return build(host, name, profile, secrets=source, templates=templates)

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stoker.config import settings as settings_file
 from stoker.config.inventory import Host
@@ -26,11 +26,13 @@ from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.pool import HostResult, fan_out, roll
 from stoker.fleet.project import Project
 from stoker.fleet.session import OnText, Session, target_of
-from stoker.plan import LaunchPlan
 from stoker.reach.bare import Finished, run_bare
 from stoker.reach.client import Agent, Reach
 from stoker.reach.target import ReachSettings
 from stoker.screen import Board, Screen, seconds
+
+if TYPE_CHECKING:  # what plans a launch is loaded where one is planned
+    from stoker.plan import LaunchPlan
 
 
 class Run:
