@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +25,8 @@ _ESCAPES = re.compile(
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _GOOD, _BAD, _DIM = "green", "bold red", "dim"
+_LONGEST = 20_000  # of a part of a line
+_LARGEST = 1e15  # of a number that a host sends and a bar can show
 VERDICT_STYLE = {
     "ok": "bold green",
     "improved": "bold cyan",
@@ -47,6 +49,11 @@ def clean(text: object, limit: int = 2000) -> str:
     """
     plain = _CONTROLS.sub("", _ESCAPES.sub("", str(text)[: 2 * limit]))
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def clean_line(text: object, limit: int = _LONGEST) -> str:
+    """The same on one line: a line break is shown as a sign, so that nobody forges a line of ours."""
+    return clean(text, limit).replace("\n", "⏎")
 
 
 def seconds(value: float | None) -> str:
@@ -75,8 +82,13 @@ class Screen:
         self.errors = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
     def say(self, *parts: str | tuple[str, str]) -> None:
-        """One line; a part is text or (text, style). Nothing is read as markup."""
+        """One line; a part is text or (text, style). Cleaned, and nothing is read as markup."""
         self.console.print(_line(parts))
+
+    def text(self, text: str) -> None:
+        """A text of several lines, as it is."""
+        for line in text.removesuffix("\n").split("\n"):
+            self.say(line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
         """A table that fits the terminal.
@@ -100,18 +112,23 @@ class Screen:
         """An error with its place, the last evidence and the next step, on stderr."""
         if isinstance(error, ConfigError):
             for problem in error.problems:
-                self.errors.print(_line([("error ", _BAD), clean(problem)]))
+                self.errors.print(_line([("error ", _BAD), str(problem)]))
             return
         place = f"{error.where}: " if error.where else ""
-        self.errors.print(_line([("error ", _BAD), (clean(place), "bold"), clean(error.what)]))
+        self.errors.print(_line([("error ", _BAD), (place, "bold"), error.what]))
         self.evidence(error.evidence, self.errors)
         if error.next_step:
-            self.errors.print(_line([("  next: ", "cyan"), clean(error.next_step)]))
+            self.errors.print(_line([("  next: ", "cyan"), error.next_step]))
+
+    def trace(self, text: str) -> None:
+        """A traceback, on stderr; what a host said may stand in it."""
+        for line in text.removesuffix("\n").split("\n"):
+            self.errors.print(_line([line]))
 
     def evidence(self, lines: Sequence[str], console: Console | None = None) -> None:
         """The last lines of a log or output, marked as quoted."""
         for line in lines[-12:]:
-            (console or self.console).print(_line([("  │ ", _DIM), (clean(line, 300), _DIM)]))
+            (console or self.console).print(_line([("  │ ", _DIM), (clean_line(line, 300), _DIM)]))
 
     @contextmanager
     def board(self, hosts: Sequence[str]) -> Iterator[Board]:
@@ -135,15 +152,23 @@ class Board:
         self._rows: dict[str, TaskID] = {}
         self._stages: dict[str, str] = {}
         self._progress = Progress(
-            TextColumn("{task.fields[host]}", style="bold"),
-            TextColumn("{task.description}"),
+            TextColumn("{task.fields[host]}", style="bold", markup=False),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[text]}", style=_DIM),
+            TextColumn("{task.fields[text]}", style=_DIM, markup=False),
             console=console,
             transient=True,
             disable=not console.is_interactive,
         )
+        self._shows: dict[str, Callable[[str, dict[str, Any]], None]] = {
+            "step": self._step,
+            "stage": self._stage,
+            "run": self._run,
+            "log": self._log,
+            "output": self._output,
+            "activity": self._activity,
+        }
 
     def __enter__(self) -> Board:
         self._progress.start()
@@ -153,9 +178,9 @@ class Board:
         self._progress.stop()
 
     def event(self, host: str, event: dict[str, Any]) -> None:
-        """Show one event of the wire (``step``, ``stage``, ``run``, ``log``, ``output``, ``note``)."""
-        show = getattr(self, "_" + str(event.get("type")), None)
-        if show is None or not callable(show):
+        """Show one event of the wire, or our own ``activity``; one that is not known is passed over."""
+        show = self._shows.get(str(event.get("type")))
+        if show is None:
             return
         with self._lock:
             show(host, event)
@@ -171,23 +196,23 @@ class Board:
     def _row(self, host: str, what: str, fraction: float | None, text: str = "") -> None:
         """The host's bar; without a known fraction it pulses."""
         total, done = (None, 0.0) if fraction is None else (1.0, fraction)
-        shown = clean(text, max(10, self._console.width - self._width - 60)).replace("\n", " ")
+        shown = clean_line(text, max(10, self._console.width - self._width - 60))
         if host not in self._rows:
             name = host.ljust(self._width)
             self._rows[host] = self._progress.add_task(what, total=total, host=name, text=shown)
         self._progress.update(self._rows[host], description=what, total=total, completed=done, text=shown)
 
     def _step(self, host: str, event: dict[str, Any]) -> None:
-        name = clean(event.get("name", ""), 60)
+        name = clean_line(event.get("name", ""), 60)
         if event.get("state") == "begin":
             self._row(host, name, None)
             return
-        detail = clean(event.get("detail") or "", 200)
+        detail = clean_line(event.get("detail") or "", 200)
         took = seconds(_number(event.get("seconds")))
         self._line(host, ("✓ ", _GOOD), f"{name:<24} ", (f"{took:>8}", _DIM), f"  {detail}" if detail else "")
 
     def _stage(self, host: str, event: dict[str, Any]) -> None:
-        name = clean(event.get("name", ""), 60)
+        name = clean_line(event.get("name", ""), 60)
         fraction = _number(event.get("fraction")) or 0.0
         self._row(host, name, min(1.0, max(0.0, fraction)), str(event.get("text", "")))
         if self._stages.get(host) != name:
@@ -206,30 +231,33 @@ class Board:
             self._line(host, ("· ", _DIM), f"run {index + 1}/{of}".ljust(25), f"{speed:8.1f} tok/s")
 
     def _log(self, host: str, event: dict[str, Any]) -> None:
-        self._line(host, clean(event.get("text", "")))
+        self._line(host, str(event.get("text", "")))
 
     def _output(self, host: str, event: dict[str, Any]) -> None:
         for line in clean(event.get("text", ""), 100_000).splitlines():
             self._line(host, (line, _DIM if event.get("stream") == "stderr" else ""))
 
-    def _note(self, host: str, event: dict[str, Any]) -> None:
-        self._line(host, (clean(event.get("text", "")), str(event.get("style", ""))))
+    def _activity(self, host: str, event: dict[str, Any]) -> None:
+        self._row(host, clean_line(event.get("name", ""), 60), None)
 
 
 def _number(value: Any) -> float | None:
-    """A number a host sent, or None where it sent something else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A number a host sent, or None where it sent something else, or one that no bar can show."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST < value < _LARGEST:
+        return None
+    return float(value)
 
 
 def _cell(cell: Any) -> Text:
     """A table's cell; tuples carry a style."""
     text, style = cell if isinstance(cell, tuple) else (cell, "")
-    return Text(clean("-" if text is None else text), style=style)
+    return Text(clean_line("-" if text is None else text), style=style)
 
 
 def _line(parts: Iterable[str | tuple[str, str]]) -> Text:
-    """Parts as one styled text; nothing in them is markup."""
+    """Parts as one styled line, cleaned; nothing in them is markup."""
     line = Text()
     for part in parts:
-        line.append(*((part,) if isinstance(part, str) else part))
+        text, style = (part, "") if isinstance(part, str) else part
+        line.append(clean_line(text), style)
     return line

@@ -227,7 +227,8 @@ class Agent:
             if message is None or message.get("id") != number:
                 continue
             if "event" in message:
-                on_event(message["event"])
+                if isinstance(message["event"], dict):
+                    on_event(message["event"])
             elif "error" in message:
                 raise self._failed(op, message["error"], deadline)
             else:

@@ -117,7 +117,7 @@ def _run(c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[s
     except Exception as raised:
         code = EXIT_FAULT
         error = StokerError(f"a fault in Stoker: {type(raised).__name__}: {raised}")
-        screen.errors.print(traceback.format_exc(), markup=False)
+        screen.trace(traceback.format_exc())
         screen.error(error)
     if screen.json:
         _document(name, code, run.document if run else {}, error)

@@ -69,14 +69,8 @@ def logs(run: Run) -> int:
         for outcome in result.data or []:
             run.screen.say((f"{result.host}: {outcome.data['path']}", "bold"))
             for line in outcome.data.get("lines", []):
-                run.screen.say(_clean(line))
+                run.screen.say(line)
     return run.end(results)
-
-
-def _clean(line: str) -> str:
-    from stoker.screen import clean
-
-    return clean(line)
 
 
 def _to_end(result: HostResult) -> list[list[int]]:

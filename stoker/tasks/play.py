@@ -130,14 +130,14 @@ class Teller:
         """A task begins."""
         kind = "" if title == task.module else f" [{task.module}]"
         first = f"  {commands[0]}" if len(commands) == 1 else ""
-        self._screen.say(("TASK ", "bold"), _clean(title), (kind, "dim"), (_clean(first), "cyan"))
+        self._screen.say(("TASK ", "bold"), title, (kind, "dim"), (first, "cyan"))
         for line in commands if len(commands) > 1 else ():
-            self._screen.say((f"  {_clean(line)}", "cyan"))
+            self._screen.say((f"  {line}", "cyan"))
 
     def round(self, host: str, task: Task, command: str) -> None:
         """A further round of a loop begins."""
         if command:
-            self._board.line(host, (_clean(command), "cyan"))
+            self._board.line(host, (command, "cyan"))
 
     def event(self, host: str, event: dict[str, Any]) -> None:
         """A host tells how far it is."""
@@ -148,15 +148,13 @@ class Teller:
         from stoker.screen import seconds
 
         for text, style in () if result.hidden else result.lines:
-            self._board.line(host, (_clean(text), style))
+            self._board.line(host, (text, style))
         word = result.status + (", ignored" if result.ignored else "")
         if "ansible_loop_var" in result.data and not result.hidden:
-            word += f" (item={_clean(str(result.data['item']))})"
+            word += f" (item={result.data['item']})"
         what = _what(result)
         took = f"  ({seconds(result.seconds)})" if result.seconds >= 0.05 else ""
-        self._board.line(
-            host, _SIGNS[result.status], word, f": {_clean(what)}" if what else "", (took, "dim")
-        )
+        self._board.line(host, _SIGNS[result.status], word, f": {what}" if what else "", (took, "dim"))
 
 
 def _what(result: Result) -> str:
@@ -164,12 +162,6 @@ def _what(result: Result) -> str:
     if result.hidden:
         return "not shown: no_log"
     return result.error.what if result.error else result.summary
-
-
-def _clean(text: str) -> str:
-    from stoker.screen import clean
-
-    return clean(text)
 
 
 def _recap(screen: Screen, report: Report) -> None:

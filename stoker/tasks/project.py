@@ -107,7 +107,7 @@ def render(run: Run) -> int:
         for host_name, of_slots in scripts.items():
             for slot, script in of_slots.items():
                 run.screen.say((f"# {host_name}, slot {slot}", "bold"))
-                run.screen.say(script)
+                run.screen.text(script)
         return EXIT_DONE
     results = run.on_hosts(daily.SCRIPT)
     for result in results:

@@ -211,7 +211,7 @@ class Run:
     def _finished(self, board: Board, result: HostResult) -> None:
         """One line (and what the verb has to say) for a host that is done."""
         if result.error is not None or result.data is None:
-            what = clean_kind(result)
+            what = told(result)
             board.line(result.host, ("✗ ", "bold red"), (f"{self.name}: {what}", "bold red"))
             return
         for outcome in result.data:
@@ -242,7 +242,7 @@ class Run:
         return run_bare(target, command, self.reach, timeout_s=timeout_s, on_output=on_text, stop=self.stop)
 
 
-def clean_kind(result: HostResult) -> str:
+def told(result: HostResult) -> str:
     """A failed host in a few words: its status and the error's first sentence."""
     return f"{result.status}: {result.error.what}" if result.error else result.status
 

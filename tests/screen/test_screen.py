@@ -1,0 +1,79 @@
+"""What people see: nothing that a host says moves the cursor, forges a line or is read as markup."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from stoker.errors import ConfigError, HostFailed, Problem
+from stoker.screen import Board, Screen, clean
+
+EVIL = "\x1b[2J\x1b]0;owned\x07red\x9b31m\rover\n✓ forged\u202e\x08"
+SHOWN = "redover⏎✓ forged"
+
+
+def test_a_line_shows_no_escape_and_stays_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen().say(EVIL, (EVIL, "bold"))
+    assert capsys.readouterr().out == SHOWN * 2 + "\n"
+
+
+def test_a_text_is_shown_as_its_lines_whole_and_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 5000
+    Screen().text(f"set -e\n\x1b[31m{long}\n\n[bold]")
+    assert capsys.readouterr().out == f"set -e\n{long}\n\n[bold]\n"
+
+
+def test_tables_and_errors_are_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.table(("a",), [(EVIL,), ((EVIL, "bold"),)])
+    screen.error(HostFailed(EVIL, host=EVIL, kind="io", evidence=[EVIL], next_step=EVIL))
+    screen.error(ConfigError([Problem(EVIL, 1, EVIL, EVIL)]))
+    screen.trace("Traceback\n" + EVIL.replace("\n", ""))
+    out, err = capsys.readouterr()
+    assert out.count(SHOWN) == 2
+    assert err.count(SHOWN) == 7
+    assert not set("\x1b\x9b\x07\r\x08\u202e") & set(out + err)
+    assert len(err.splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "step", "name": EVIL, "state": "end", "seconds": float("nan"), "detail": EVIL},
+        {"type": "step", "name": EVIL, "state": "begin"},
+        {"type": "stage", "name": EVIL, "fraction": float("inf"), "text": EVIL, "elapsed_s": "soon"},
+        {"type": "run", "index": 10**400, "of": float("inf"), "tok_s": True, "warmup": 0},
+        {"type": "log", "text": EVIL},
+        {"type": "output", "text": EVIL, "stream": EVIL},
+        {"type": "activity", "name": EVIL},
+        {"type": "init__", "name": EVIL},
+        {"type": "console", "name": EVIL},
+        {"type": ["line"]},
+        {},
+    ],
+)
+def test_an_event_of_any_kind_is_shown_clean_or_not_at_all(event: dict[str, Any]) -> None:
+    told = io.StringIO()
+    with Board(Console(file=told, width=200), 2) as board:
+        board.event("h1", event)
+        board.line("h1", (EVIL, "bold"))
+    assert not set("\x1b\x9b\x07\r\x08\u202e") & set(told.getvalue())
+    assert all(line.startswith("h1  ") for line in told.getvalue().splitlines())
+
+
+def test_a_bar_shows_the_activity_and_reads_no_markup() -> None:
+    told = io.StringIO()
+    with Board(Console(file=told, width=200, force_terminal=True, force_interactive=True), 2) as board:
+        board.event("h1", {"type": "activity", "name": "connecting"})
+        board.event("h[/2]", {"type": "stage", "name": "[/bold]", "fraction": 0.5, "text": "[red]hot[/blue]"})
+    assert "connecting" in told.getvalue()
+    assert "[/bold]" in told.getvalue()
+    assert "[red]hot[/blue]" in told.getvalue()
+
+
+def test_clean_keeps_tabs_and_says_where_it_cut() -> None:
+    assert clean("a\tb\nc") == "a\tb\nc"
+    assert clean("x" * 11, 10) == "x" * 9 + "…"
