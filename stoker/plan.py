@@ -51,6 +51,21 @@ class KillPolicy:
 
 
 @dataclass(frozen=True)
+class HookPolicy:
+    """What is done around this server, on the host, each line by ``/bin/sh``.
+
+    Args:
+        before_stop: Commands before it is ended; one that fails stops everything before the first signal.
+        after_ready: Commands once it is ready and proven.
+        drain_s: After ``before_stop``, at most so long until the engine counts no running request.
+    """
+
+    before_stop: tuple[str, ...] = ()
+    after_ready: tuple[str, ...] = ()
+    drain_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class ReadyPolicy:
     """When waiting ends without a ready server.
 
@@ -88,6 +103,7 @@ class LaunchPlan:
         script: The launch script, whole.
         kill: What may be ended.
         ready: When waiting ends.
+        hooks: What is done before it is ended and once it is ready.
         bench: Benchmark parameters of the profile (``name runs tokens concurrency``).
         resolved: The resolved profile as plain data, for the record.
     """
@@ -114,6 +130,7 @@ class LaunchPlan:
     bench: dict[str, Any]
     resolved: dict[str, Any]
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    hooks: HookPolicy = HookPolicy()
 
     def to_wire(self) -> dict[str, Any]:
         """The same as JSON types, for the agent: secrets too, they travel inside the encrypted channel."""
@@ -179,6 +196,7 @@ def build(
         bench=profile.bench.model_dump(),
         resolved=profile.to_plain(),
         secrets={} if secrets is None else _values(references, secrets),
+        hooks=HookPolicy(profile.hooks.before_stop, profile.hooks.after_ready, profile.hooks.drain_s),
     )
 
 

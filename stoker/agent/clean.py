@@ -46,6 +46,7 @@ def nothing() -> Report:
         "unkillable": [],
         "released": {"processes": True, "port": True, "gpus": [], "shm": []},
         "steps": [],
+        "hooks": [],
         "containment": "none",
     }
 
@@ -61,6 +62,12 @@ def report(order: Order) -> Report:
         "released": {"processes": False, "port": False, "gpus": [], "shm": []},
         "containment": order.sight.containment,
     }
+
+
+def leaving(order: Order) -> List[state.Launch]:
+    """The launches of ours whose launcher lives and is to be ended."""
+    keys = {finding.process.key for finding in order.scope.ended if finding.process is not None}
+    return [one for one in order.sight.own if (int(one["pid"]), int(one["start"])) in keys]
 
 
 def refuse_blocked(order: Order) -> None:
@@ -109,6 +116,8 @@ def carry_out(ctx: Context, order: Order) -> Report:
     view = order.sight.view
     doomed = [finding.process for finding in order.scope.ended if finding.process is not None]
     done = report(order)  # while they can still be looked at
+    if done["ended"]:
+        ctx.emit("doomed", processes=done["ended"])  # shown before the first signal
     launches = order.sight.own if order.agreed is None else ()
     prey = quarry.Quarry(
         view.snapshot,

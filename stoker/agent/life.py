@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from typing import Any, ContextManager, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
 
-from . import claim, clean, describe, gpu, launch, look, preflight, procs, scope, state
+from . import claim, clean, describe, gpu, hooks, launch, look, preflight, procs, scope, state
 from .claim import Claim
 from .clean import Order
 from .context import AgentError, Context
@@ -28,12 +28,14 @@ def restart(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         params: ``plan``, ``engines``, ``force``, ``check`` (nothing is touched), ``replace``, ``owner``.
 
     Returns:
-        ``{kill, launch, preflight, seconds, already_running}``; the last is true where ``start`` found the
-        same profile running, and ``launch`` is that one.
+        ``{kill, launch, previous, preflight, seconds, steps, already_running}``; the last is true where
+        ``start`` found the same profile running, and ``launch`` is that one. ``previous`` is
+        ``{launch, script}`` of what served before in this slot; null where nothing did.
 
     Raises:
-        AgentError: ``preflight``, ``blocked``, ``already-running``, ``lock-held``: the old server was not
-            touched; ``unkillable``, ``not-released``, ``died``, ``io``.
+        AgentError: ``preflight``, ``blocked``, ``already-running``, ``lock-held``, ``hook``: the old server
+            was not touched; ``unkillable``, ``not-released``; ``died``, ``io``: with ``previous`` in the
+            detail where the old server is gone.
     """
     began = time.monotonic()
     plan, checking = params["plan"], bool(params.get("check"))
@@ -43,7 +45,7 @@ def restart(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     with _locked(ctx, params, wanted, "restart"):
         running = _running(ctx, plan["slot"]) if starting else None
         if running is not None:
-            return {**_result(_already(running, plan), running, [], began), "already_running": True}
+            return {**_result(ctx, _already(running, plan), running, [], began), "already_running": True}
         order = _decide(ctx, params, wanted, driver)
         if starting:
             _refuse_to_replace(order)
@@ -53,9 +55,11 @@ def restart(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
             step.detail = f"{len(checks)} checks"
         preflight.refuse(checks)
         if checking:
-            return _result(clean.report(order), None, checks, began)
-        killed, launched = _replace(ctx, plan, wanted, order)
-        return _result(killed, launched, checks, began)
+            told = {**clean.report(order), "hooks": hooks.planned(plan) if order.scope.ended else []}
+            return _result(ctx, told, None, checks, began)
+        previous = _previous(ctx, plan["slot"])
+        killed, launched = _replace(ctx, params, wanted, order, previous)
+        return {**_result(ctx, killed, launched, checks, began), "previous": previous}
 
 
 def kill(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -85,9 +89,9 @@ def kill(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
             )
         clean.refuse_blocked(order)
         if params.get("check"):
-            return clean.report(order)
-        with ctx.shield():
-            return clean.carry_out(ctx, order)
+            told = [one for launched in clean.leaving(order) for one in hooks.planned(launched)]
+            return {**clean.report(order), "hooks": told}
+        return _end(ctx, params, wanted, order)
 
 
 def stop(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -112,9 +116,9 @@ def stop(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     with _locked(ctx, params, wanted, "stop"):
         order = _decide(ctx, params, wanted, driver)
         if params.get("check"):
-            return clean.report(order)
-        with ctx.shield():
-            return clean.carry_out(ctx, order)
+            told = [one for launched in clean.leaving(order) for one in hooks.planned(launched)]
+            return {**clean.report(order), "hooks": told}
+        return _end(ctx, params, wanted, order)
 
 
 def _locked(ctx: Context, params: Mapping[str, Any], wanted: Claim, what: str) -> ContextManager[None]:
@@ -155,15 +159,55 @@ def _preflight(ctx: Context, plan: Mapping[str, Any], driver: GpuState, order: O
 
 
 def _replace(
-    ctx: Context, plan: Mapping[str, Any], wanted: Claim, order: Order
+    ctx: Context, params: Mapping[str, Any], wanted: Claim, order: Order, previous: Optional[Dict[str, Any]]
 ) -> Tuple[Dict[str, Any], Launch]:
     """Kill and launch; once the first signal is sent, nothing ends this in between."""
+    plan = params["plan"]
     with ctx.step("prepare") as step:
         prepared = launch.prepare(ctx, plan, wanted.gpus)
         step.detail = prepared.record["launch_id"]
-    with _discarding(prepared), ctx.shield():
-        killed = clean.carry_out(ctx, order)
-        return killed, _launch(ctx, prepared, killed)
+    with _discarding(prepared):
+        asked = {"plan": plan, "engines": params.get("engines") or []}
+        ran = hooks.before_stop(ctx, plan, asked) if order.scope.ended else []
+        if ran:
+            order = _look_again(ctx, params, wanted)
+        with ctx.shield():
+            killed = {**clean.carry_out(ctx, order), "hooks": ran}
+            return killed, _launch(ctx, prepared, killed, previous)
+
+
+def _end(ctx: Context, params: Mapping[str, Any], wanted: Claim, order: Order) -> Dict[str, Any]:
+    """Hooks and drain of our own servers that live, then the clean kill."""
+    ran: List[Dict[str, Any]] = []
+    for one in clean.leaving(order):
+        asked = {"slot": one["slot"], "engines": params.get("engines") or []}
+        ran += hooks.before_stop(ctx, one, asked)
+    if ran:
+        order = _look_again(ctx, params, wanted)
+    with ctx.shield():
+        return {**clean.carry_out(ctx, order), "hooks": ran}
+
+
+def _look_again(ctx: Context, params: Mapping[str, Any], wanted: Claim) -> Order:
+    """The order anew: hooks and a drain take their time, and the host goes on meanwhile.
+
+    Raises:
+        AgentError: ``blocked``.
+    """
+    driver = gpu.query(ctx.facts, ctx.login_env) if wanted.wants_gpus else NO_GPUS
+    order = _decide(ctx, params, wanted, driver)
+    if not wanted.target.own_only:
+        clean.refuse_blocked(order)
+    return order
+
+
+def _previous(ctx: Context, slot: str) -> Optional[Dict[str, Any]]:
+    """What a restart can put back: what runs in the slot, else what was last ready there."""
+    found = _running(ctx, slot) or state.last_ready(ctx.home, slot)
+    if found is None:
+        return None
+    script = procs.read_file(str(found["script"])).decode("utf-8", "surrogateescape")
+    return {"launch": found, "script": script}
 
 
 @contextlib.contextmanager
@@ -177,15 +221,18 @@ def _discarding(prepared: launch.Prepared) -> Iterator[None]:
         raise
 
 
-def _launch(ctx: Context, prepared: launch.Prepared, killed: Dict[str, Any]) -> Launch:
+def _launch(
+    ctx: Context, prepared: launch.Prepared, killed: Dict[str, Any], previous: Optional[Dict[str, Any]]
+) -> Launch:
     try:
         with ctx.step("launch") as step:
             launched = launch.start(ctx, prepared)
             step.detail = f"process {launched['pid']}"
-            return launched
     except AgentError as error:
         error.detail.setdefault("kill", killed)
+        error.detail["previous"] = previous
         raise
+    return state.amend(ctx.home, launched, {"steps": list(ctx.steps)})
 
 
 def _running(ctx: Context, slot: str) -> Optional[Launch]:
@@ -226,13 +273,19 @@ def _refuse_to_replace(order: Order) -> None:
 
 
 def _result(
-    killed: Dict[str, Any], launched: Optional[Launch], checks: List[Dict[str, Any]], began: float
+    ctx: Context,
+    killed: Dict[str, Any],
+    launched: Optional[Launch],
+    checks: List[Dict[str, Any]],
+    began: float,
 ) -> Dict[str, Any]:
     seconds = round(time.monotonic() - began, 4)
     return {
         "kill": killed,
         "launch": launched,
+        "previous": None,
         "preflight": checks,
         "seconds": seconds,
+        "steps": ctx.steps,
         "already_running": False,
     }

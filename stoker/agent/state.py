@@ -74,6 +74,12 @@ def history(home: str, slot: str) -> List[str]:
     return [name for name in _names(folder) if _SAFE_NAME.fullmatch(name)]
 
 
+def last_ready(home: str, slot: str) -> Optional[Launch]:
+    """The newest launch of a slot that ever got ready; None where none is known to have."""
+    found = (recorded(home, slot, launch_id) for launch_id in reversed(history(home, slot)))
+    return next((one for one in found if one is not None and one.get("ready_s") is not None), None)
+
+
 def exit_of(home: str, launch: Launch) -> Optional[Dict[str, int]]:
     """How the launcher ended, as its shim saw it.
 
@@ -148,6 +154,15 @@ def write(path: str, text: str, mode: int = 0o600) -> None:
 def write_json(path: str, value: Launch) -> None:
     """Write a JSON file as ``write`` does."""
     write(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+def amend(home: str, launch: Launch, more: Launch) -> Launch:
+    """The launch with more in its record; a record that cannot be written costs nobody the server."""
+    amended = {**launch, **more}
+    path = os.path.join(launch_dir(home, launch["slot"], launch["launch_id"]), "launch.json")
+    with contextlib.suppress(AgentError):
+        write_json(path, amended)
+    return amended
 
 
 def io_error(path: str, error: OSError) -> AgentError:

@@ -8,6 +8,7 @@ from typing import Any
 
 from stoker.config.inventory import Host
 from stoker.errors import StokerError
+from stoker.fleet.shown import process_line
 from stoker.reach.bare import Finished
 from stoker.reach.client import Agent
 from stoker.reach.target import Target
@@ -91,7 +92,11 @@ class Session:
         return self._bare(self.host, command, timeout_s, told)
 
     def emit(self, event: dict[str, Any]) -> None:
-        """Pass an event of this host on."""
+        """Pass an event of this host on; who is about to be ended is told line by line."""
+        if event.get("type") == "doomed":
+            for process in event["processes"]:
+                self._emit(self.host.name, {"type": "note", "text": f"end    {process_line(process)}"})
+            return
         self._emit(self.host.name, event)
 
     def note(self, activity: str) -> None:
