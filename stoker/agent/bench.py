@@ -65,6 +65,7 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     folder = runfolder.reserve(ctx.home, params.get("run_id"))
     with ctx.step("find the server"):
         found = subject.find(ctx, params)
+        ctx.hide(runfolder.secrets_of(found))
         server = serverinfo.ask(ctx, found)
         _check_answer(found, server)
     with ctx.step("see that it is idle"):
@@ -75,7 +76,7 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     result["started_at"] = started_at
     result["path"] = folder
     with ctx.step("write it down"):
-        runfolder.write(folder, result, measured.requests, found)
+        runfolder.write(ctx, folder, result, measured.requests, found)
     return result
 
 
@@ -204,8 +205,7 @@ def _check_alive(ctx: Context, found: Subject, measured: Measured) -> None:
     if found.launch:
         with contextlib.suppress(OSError):  # a log that is gone is no reason to hide what happened
             lines = last_lines(str(found.launch["log"]), _LOG_LINES)
-    evidence = runfolder.without_secrets(lines, found)
-    raise AgentError("died", "the server died while it was measured", evidence, "start it again: inv restart")
+    raise AgentError("died", "the server died while it was measured", lines, "start it again: inv restart")
 
 
 def _after(ctx: Context, found: Subject, before: Traffic, measured: Measured) -> Traffic:

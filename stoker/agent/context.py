@@ -154,6 +154,10 @@ class Context:
     Args:
         send: Takes each event; None drops them.
         session: What the agent holds between requests; None: a fresh one.
+
+    Attributes:
+        steps: Those that are over: ``{name, seconds, detail}``.
+        secrets: Values that leave the host in nothing.
     """
 
     def __init__(
@@ -163,6 +167,7 @@ class Context:
         self.session = session or Session()
         self.cancelled = threading.Event()
         self.steps: List[Dict[str, Any]] = []
+        self.secrets: List[str] = []
 
     @property
     def login_env(self) -> Dict[str, str]:
@@ -195,6 +200,10 @@ class Context:
 
         locks: LockSet = self.session.held("locks", lambda: LockSet(self.facts, self.home))
         return locks
+
+    def hide(self, values: Iterable[str]) -> None:
+        """From now on these values leave the host in nothing: no event, result or error."""
+        self.secrets = [*self.secrets, *(value for value in values if value not in self.secrets)]
 
     def emit(self, type: str, **fields: Any) -> None:
         """Send one event of the contract."""

@@ -8,11 +8,13 @@ from typing import Any, Dict, List, Sequence
 
 from .procs import Process
 from .scope import Finding
+from .variables import is_credential
 
-_SECRET_NAME = re.compile(
-    r"-{0,2}(.*[-_])?(api-?keys?|key|token|secret|password|passwd|credentials?)", re.IGNORECASE
+_SECRET_WORD = re.compile(
+    r"\b(sk|hf|ghp|xox[a-z])[-_][A-Za-z0-9_-]{12,}|(?<=://)[^/@\s]+:[^/@\s]+(?=@)|(?<=[Bb]earer )\s*\S+"
 )
-_SECRET_WORD = re.compile(r"\b(sk|hf|ghp|xox[a-z])[-_][A-Za-z0-9_-]{12,}|(?<=://)[^/@\s]+:[^/@\s]+(?=@)")
+_ASSIGNED = re.compile(r"([\w.-]+)=")
+_FIELD = re.compile(r"""("([^"]+)"\s*:\s*)("(?:[^"\\]|\\.)*"|[^",}\]]+)""")
 # A process that we cannot see: 0 is nobody's number.
 _NOBODY: Dict[str, Any] = {
     **dict.fromkeys(("pid", "start", "ppid"), 0),
@@ -38,7 +40,7 @@ def process(finding: Finding) -> Dict[str, Any]:
 
 def plain(process: Process) -> Dict[str, Any]:
     """What /proc alone says of a process."""
-    words = redacted(process.argv)
+    words = command(process.argv)
     return {
         "pid": process.pid,
         "start": process.start,
@@ -62,21 +64,24 @@ def line(finding: Finding) -> str:
     return f"process {one['pid']} of {one['user']} ({one['title'][:80]}){held}: {finding.reason}"
 
 
-def redacted(argv: Sequence[str]) -> List[str]:
-    """A command line with ``***`` in place of what looks like a key."""
+def command(argv: Sequence[str]) -> List[str]:
+    """A command line as it is shown: with ``***`` in place of what looks like a key."""
     words: List[str] = []
     hiding = False
     for word in argv:
-        name, equals, _ = word.partition("=")
         hiding = hiding and not word.startswith("--")
-        if hiding:
-            words.append("***")
-        elif equals and _SECRET_NAME.fullmatch(name):
-            words.append(name + "=***")
-        else:
-            words.append(_SECRET_WORD.sub("***", word))
-        hiding = hiding or (word.startswith("-") and bool(_SECRET_NAME.fullmatch(word)))
+        words.append("***" if hiding else _word(word))
+        hiding = hiding or (word.startswith("-") and "=" not in word and is_credential(word))
     return words
+
+
+def _word(word: str) -> str:
+    """One word of a command line: ``--flag=value``, ``NAME=value``, JSON, or an address with a password."""
+    for found in _ASSIGNED.finditer(word):
+        if is_credential(found.group(1)):
+            return word[: found.end()] + "***"
+    word = _FIELD.sub(lambda m: m.group(1) + '"***"' if is_credential(m.group(2)) else m.group(0), word)
+    return _SECRET_WORD.sub("***", word)
 
 
 def user(uid: int) -> str:

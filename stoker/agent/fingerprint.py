@@ -8,15 +8,13 @@ import re
 import subprocess
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from . import environment, gpu, gpuuse, serverinfo, subject, versions
+from . import describe, environment, gpu, gpuuse, serverinfo, subject, versions
 from .context import Context
-from .describe import redacted
 from .gpu import GpuState
 from .procs import Process, read_file
 from .serverinfo import Server
 from .subject import Subject
-from .variables import redacted as blotted
-from .variables import shown
+from .variables import each_text, shown, without
 
 _VERSION_S = 10.0
 
@@ -66,7 +64,7 @@ def of(
     fingerprint: Dict[str, Any] = {
         **env.fields,
         "args": server.args,
-        "argv": redacted(found.launcher.argv),
+        "argv": describe.command(found.launcher.argv),
         "versions": known,
         "host": _host(ctx),
         "process": _limits(found.workers or (found.launcher,)),
@@ -76,7 +74,9 @@ def of(
         "unread": [*env.unread, *unread, *server.unread, *why_gpus, *why_conf],
     }
     secrets = [*env.secrets, *found.secrets]
-    return {name: without(value, secrets) for name, value in fingerprint.items()}
+    ctx.hide(secrets)
+    told: Dict[str, Any] = each_text(without(secrets, fingerprint), shown, shown)
+    return told
 
 
 def _engine_version(found: Subject, args: Mapping[str, Any], live: Mapping[str, str]) -> Dict[str, str]:
@@ -166,14 +166,3 @@ def _conf_files(process: Process, live: Mapping[str, str]) -> Tuple[Dict[str, st
         except OSError as error:
             unread.append("%s: %s" % (path, error.strerror))
     return found, unread
-
-
-def without(value: Any, secrets: Sequence[str]) -> Any:
-    """JSON: the same with every secret value blotted out, wherever it has got to."""
-    if isinstance(value, str):
-        return shown(blotted(value, secrets))
-    if isinstance(value, dict):
-        return {without(name, secrets): without(item, secrets) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without(item, secrets) for item in value]
-    return value

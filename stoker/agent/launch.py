@@ -6,15 +6,14 @@ import contextlib
 import importlib.util
 import os
 import pwd
-import shlex
 import shutil
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from . import procs, signals, state
+from . import procs, secretsfile, signals, state
 from .context import AgentError, Context
 from .logs import tail
 from .state import MARKER, Launch
@@ -25,6 +24,7 @@ _NEXT = ".next"
 _START_S = 20.0
 # A command that cannot even be run has ended by then; whatever ends later is for ``wait`` to tell.
 _EARLY_S = 0.06
+_TOLD_S = 1.0
 _SHOWN_LINES = 20
 
 
@@ -83,8 +83,8 @@ def prepare(ctx: Context, plan: Mapping[str, Any], gpus: Sequence[Any]) -> Prepa
         state.write(path, plan["script"], 0o700)
     state.write(os.path.join(folder, "shim.py"), _source_of_shim())
     if plan["secrets"]:
-        state.write(os.path.join(slot_dir, "secrets.env") + _NEXT, _as_shell(plan["secrets"]))
-        os.symlink("../../secrets.env", os.path.join(folder, "secrets.env"))
+        state.write(os.path.join(slot_dir, secretsfile.NAME) + _NEXT, secretsfile.text(plan["secrets"]))
+        os.symlink(f"../../{secretsfile.NAME}", os.path.join(folder, secretsfile.NAME))
     record = _record(ctx, plan, gpus, launch_id, folder)
     _write_record(folder, record)
     env = {**environment(ctx, plan, gpus), MARKER: record["marker"]}
@@ -93,7 +93,7 @@ def prepare(ctx: Context, plan: Mapping[str, Any], gpus: Sequence[Any]) -> Prepa
 
 def discard(prepared: Prepared) -> None:
     """Take back what ``prepare`` wrote: the launch will not be."""
-    for name in ("launch.sh", "secrets.env"):
+    for name in ("launch.sh", secretsfile.NAME):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(prepared.slot_dir, name + _NEXT))
     shutil.rmtree(prepared.folder, ignore_errors=True)
@@ -191,7 +191,7 @@ def _write_record(folder: str, record: Launch) -> None:
 
 
 def _into_place(prepared: Prepared) -> None:
-    secrets = os.path.join(prepared.slot_dir, "secrets.env")
+    secrets = os.path.join(prepared.slot_dir, secretsfile.NAME)
     script = os.path.join(prepared.slot_dir, "launch.sh")
     try:
         if os.path.exists(secrets + _NEXT):
@@ -245,7 +245,7 @@ def _check_alive(ctx: Context, launch: Launch) -> None:
         if time.monotonic() > end:
             return
         time.sleep(0.005)
-    status = state.exit_of(ctx.home, launch)
+    status = _exit_status(ctx, launch)
     how = " and ".join(f"{name} {number}" for name, number in (status or {}).items())
     raise AgentError(
         "died",
@@ -256,6 +256,16 @@ def _check_alive(ctx: Context, launch: Launch) -> None:
     )
 
 
+def _exit_status(ctx: Context, launch: Launch) -> Optional[Dict[str, int]]:
+    """How it ended; on a busy host its shim tells a moment later."""
+    end = time.monotonic() + _TOLD_S
+    while True:
+        status = state.exit_of(ctx.home, launch)
+        if status is not None or time.monotonic() > end:
+            return status
+        time.sleep(0.005)
+
+
 def _source_of_shim() -> str:
     """The text of the shim, wherever our modules came from; it is never imported here."""
     spec = importlib.util.find_spec(f"{__package__}.shim")
@@ -264,10 +274,6 @@ def _source_of_shim() -> str:
     if not source:
         raise AgentError("fault", "the source of the shim is not at hand")
     return str(source)
-
-
-def _as_shell(secrets: Mapping[str, str]) -> str:
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(secrets.items()))
 
 
 def _account() -> Dict[str, str]:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+from . import secretsfile
 from .context import AgentError, Context, Session
 from .protocol import FrameError, Frames, OversizeError, Wire
 
@@ -76,7 +77,7 @@ class Agent:
         number = request.get("id")
         context = self._contexts[number]
         self._running = context
-        reply = {"id": number, **_outcome(lambda: _perform(context, request))}
+        reply = {"id": number, **_clean(context, _outcome(lambda: _perform(context, request)))}
         self._session.end_children()
         self._running = None
         self._contexts.pop(number, None)
@@ -128,8 +129,8 @@ class Agent:
             self._cancel(message["cancel"])
         else:
             number = message.get("id")
-            self._contexts[number] = Context(
-                lambda event: self._wire.send({"id": number, "event": event}), self._session
+            context = self._contexts[number] = Context(
+                lambda event: self._wire.send({"id": number, "event": _clean(context, event)}), self._session
             )
             self._requests.put(message)
 
@@ -158,6 +159,7 @@ def _perform(context: Context, request: Dict[str, Any]) -> Dict[str, Any]:
     if not isinstance(params, dict):
         raise AgentError("bad-request", "params of %r must be an object" % name)
     context.check_cancelled()
+    context.hide(secretsfile.of_request(context.home, name, params))
     module, function = OPERATIONS[name]
     operation = getattr(importlib.import_module("." + module, __package__), function)
     result = operation(context, params)
@@ -178,6 +180,16 @@ def _outcome(work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
         lines = traceback.format_exc().splitlines()[-_TRACEBACK_LINES:]
         what = "fault of the agent: %s: %s" % (type(error).__name__, error)
         return {"error": AgentError("fault", what, lines).to_wire()}
+
+
+def _clean(context: Context, value: Dict[str, Any]) -> Dict[str, Any]:
+    """What leaves the host: whatever the server said, its secrets are not in it."""
+    if not context.secrets:
+        return value
+    from .variables import without
+
+    cleaned: Dict[str, Any] = without(context.secrets, value)
+    return cleaned
 
 
 def _hello(version: str) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ from . import describe, liveenv, recognise, state
 from .context import AgentError, Context
 from .liveenv import LiveEnv
 from .procs import Process, Snapshot, snapshot
-from .variables import TUNING_PREFIXES, is_credential, shown, without
+from .variables import TUNING_PREFIXES, is_credential, shown
 
 Proof = Dict[str, Any]
 
@@ -53,9 +53,7 @@ def prove(ctx: Context, params: Mapping[str, Any]) -> Proof:
     members, _ = state.members(seen, launch, ctx.facts)
     if not members:
         raise AgentError("no-server", f"no process of launch {launch['launch_id']} lives")
-    found = of_plan(plan, workers(seen, members, launch, plan["engine"]), ctx.check_cancelled)
-    shown_proof: Proof = without(plan["secrets"].values(), found)
-    return shown_proof
+    return of_plan(plan, workers(seen, members, launch, plan["engine"]), ctx.check_cancelled)
 
 
 def launch_of(ctx: Context, slot: str, launch_id: Any) -> Dict[str, Any]:

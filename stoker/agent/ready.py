@@ -6,13 +6,12 @@ import contextlib
 import time
 from typing import Any, Dict, Mapping
 
-from . import gate, proof
-from .context import AgentError, Context
+from . import gate, hooks, proof, state
+from .context import Context
 from .describe import process as noun
 from .gate import NotYetError
 from .procs import Process
 from .scope import Finding
-from .variables import without
 from .watch import POLL_S, Watch
 
 # A server that answers without tokens is asked again, less and less often: each question costs it work.
@@ -28,28 +27,26 @@ def wait(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
     listeners are still the same. Then the workers' environment is proven; what that says is for the caller.
 
     Args:
-        params: ``plan``, and ``launch_id`` (null: the slot's current one).
+        params: ``plan``, ``launch_id`` (null: the slot's current one), and ``after_ready``: run the plan's
+            hooks of that name, unless its tuning is not in force.
 
     Returns:
-        ``{launch, ready_s, stages, model, completion, listeners, proof}``.
+        ``{launch, ready_s, stages, model, completion, listeners, proof, hooks, steps}``.
 
     Raises:
-        AgentError: ``no-server``, ``died``, ``timeout``, ``stalled``, ``wrong-listener``, ``wrong-model``,
-            ``unauthorised``, ``cancelled``: with the last lines of the log and what to do next.
+        AgentError: ``hook``: the server is ready, and what should follow failed; ``no-server``, ``died``,
+            ``timeout``, ``stalled``, ``wrong-listener``, ``wrong-model``, ``unauthorised``, ``cancelled``:
+            with the last lines of the log and what to do next.
     """
-    secrets = params["plan"]["secrets"].values()
     try:
-        found: Dict[str, Any] = without(secrets, _wait(ctx, params["plan"], params.get("launch_id")))
-    except AgentError as error:
-        said = without(secrets, error.to_wire())
-        raise AgentError(error.kind, said["what"], said["evidence"], said["next"], said["detail"]) from error
+        return _wait(ctx, params)
     finally:
         ctx.locks.release()  # what the launch before kept
-    return found
 
 
-def _wait(ctx: Context, plan: Mapping[str, Any], launch_id: Any) -> Dict[str, Any]:
-    launch = proof.launch_of(ctx, plan["slot"], launch_id)
+def _wait(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
+    plan = params["plan"]
+    launch = proof.launch_of(ctx, plan["slot"], params.get("launch_id"))
     with contextlib.closing(Watch(ctx, plan, launch)) as watch:
         with ctx.step("ready") as step:
             found = _until_ready(watch, plan)
@@ -59,7 +56,20 @@ def _wait(ctx: Context, plan: Mapping[str, Any], launch_id: Any) -> Dict[str, An
             workers = proof.workers(seen, members, launch, plan["engine"])
             found["proof"] = proof.of_plan(plan, workers, ctx.check_cancelled)
             step.detail = found["proof"]["verdict"]
+    found["launch"] = _noted(ctx, launch, found)
+    passed = found["proof"]["verdict"] != "not-in-force"
+    found["hooks"] = hooks.after_ready(ctx, plan) if params.get("after_ready") and passed else []
+    found["steps"] = ctx.steps
     return found
+
+
+def _noted(ctx: Context, launch: Dict[str, Any], found: Mapping[str, Any]) -> Dict[str, Any]:
+    """The launch with when it was first ready, and what that took."""
+    if launch.get("ready_s") is not None:
+        return launch
+    steps = [*launch.get("steps", ()), *ctx.steps]
+    verdict = found["proof"]["verdict"]
+    return state.amend(ctx.home, launch, {"ready_s": found["ready_s"], "verdict": verdict, "steps": steps})
 
 
 def _until_ready(watch: Watch, plan: Mapping[str, Any]) -> Dict[str, Any]:

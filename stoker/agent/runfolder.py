@@ -9,11 +9,11 @@ import shutil
 from typing import Any, Dict, Iterable, List, Mapping
 
 from . import environment, liveenv
-from .context import AgentError
+from .context import AgentError, Context
 from .procs import read_file
 from .state import io_error
 from .subject import Subject
-from .variables import redacted
+from .variables import redacted, without
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _LOG_BYTES = 4 << 20
@@ -39,9 +39,13 @@ def reserve(home: str, run_id: object) -> str:
 
 
 def write(
-    folder: str, result: Mapping[str, Any], requests: Iterable[Mapping[str, Any]], found: Subject
+    ctx: Context,
+    folder: str,
+    result: Mapping[str, Any],
+    requests: Iterable[Mapping[str, Any]],
+    found: Subject,
 ) -> None:
-    """Write the folder under another name and rename it.
+    """Write the folder under another name and rename it; what leaves the host in nothing is not in it.
 
     Args:
         folder: Of ``reserve``.
@@ -54,11 +58,12 @@ def write(
     """
     runs, name = os.path.split(folder)
     draft = os.path.join(runs, ".%s.%d.new" % (name, os.getpid()))
-    summary = {key: value for key, value in result.items() if key != "requests"}
+    summary = without(ctx.secrets, {key: value for key, value in result.items() if key != "requests"})
+    rows = without(ctx.secrets, list(requests))
     files = {
         "bench.json": json.dumps(summary, indent=1),
-        "requests.jsonl": "".join(json.dumps(request) + "\n" for request in requests),
-        **_of_launch(found),
+        "requests.jsonl": "".join(json.dumps(request) + "\n" for request in rows),
+        **{name: redacted(text, ctx.secrets) for name, text in _of_launch(found).items()},
     }
     try:
         os.makedirs(runs, mode=0o700, exist_ok=True)
@@ -71,14 +76,8 @@ def write(
         raise io_error(folder, error) from error
 
 
-def without_secrets(lines: Iterable[str], found: Subject) -> List[str]:
-    """Lines of a log without the values that nobody may see."""
-    secrets = secrets_of(found)
-    return [redacted(line, secrets) for line in lines]
-
-
 def secrets_of(found: Subject) -> List[str]:
-    """Every value that is known to be a secret of this server's."""
+    """Every value that is known to be a secret of this server's, while it lives."""
     envs = liveenv.read_all([worker.pid for worker in found.workers])
     return [*found.secrets, *environment.credentials(envs.values())]
 
@@ -87,10 +86,9 @@ def _of_launch(found: Subject) -> Dict[str, str]:
     """The server's log (its end, if it is long) and its launch script."""
     if found.launch is None:
         return {}
-    secrets = secrets_of(found)
     log, script = _end_of(str(found.launch["log"])), read_file(str(found.launch["script"]))
     texts = {"server.log": log, "launch.sh": script}
-    return {name: redacted(raw.decode("utf-8", "replace"), secrets) for name, raw in texts.items() if raw}
+    return {name: raw.decode("utf-8", "replace") for name, raw in texts.items() if raw}
 
 
 def _end_of(path: str) -> bytes:

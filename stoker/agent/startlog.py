@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from .context import Context
 from .logtail import Fatal, LogTail, Matcher, Recent
-from .variables import redacted
 
 _EMIT_S = 0.25
 _EVIDENCE_LINES = 30
@@ -23,7 +22,6 @@ class StartLog:
         path: Of the log.
         engine: ``Engine.to_wire()``.
         began: Of the launch, by ``time.monotonic``.
-        secrets: Values that are blotted out wherever a line is shown.
         own: Paths that we ask ourselves: the access log's lines about them are no sign of life.
 
     Attributes:
@@ -37,7 +35,6 @@ class StartLog:
         path: str,
         engine: Mapping[str, Any],
         began: float,
-        secrets: Iterable[str],
         own: str,
     ) -> None:
         self._ctx = ctx
@@ -45,7 +42,6 @@ class StartLog:
         self._matcher = Matcher(engine)
         self._recent = Recent()
         self._began = began
-        self._secrets = [secret for secret in secrets if secret]
         self._own = re.compile(own)
         self._partial = ""
         self._emitted_at = 0.0
@@ -71,9 +67,8 @@ class StartLog:
 
     @property
     def cause(self) -> Optional[Fatal]:
-        """The most telling line about a failure, its text fit to be shown."""
-        cause = self._matcher.cause
-        return cause and cause._replace(line=redacted(cause.line, self._secrets))
+        """The most telling line about a failure."""
+        return self._matcher.cause
 
     def read(self) -> bool:
         """Take in what is new.
@@ -107,8 +102,8 @@ class StartLog:
             self._take(line)
 
     def evidence(self) -> List[str]:
-        """The last lines, fit to be shown."""
-        return [redacted(line, self._secrets) for line in self._recent.lines()[-_EVIDENCE_LINES:]]
+        """The last lines."""
+        return self._recent.lines()[-_EVIDENCE_LINES:]
 
     def arrive(self) -> None:
         """The server is ready: that is the last stage."""
@@ -142,7 +137,7 @@ class StartLog:
             "stage",
             name=name,
             fraction=round(self._matcher.fraction if fraction is None else fraction, 4),
-            text=redacted(self._partial or self._text, self._secrets),
+            text=self._partial or self._text,
             elapsed_s=self._age_s(),
         )
 

@@ -58,8 +58,8 @@ class Watch:
         self._asked_at: Optional[float] = None
         self.waiting_for = ""
         self.failed_answers = 0
-        engine, secrets = plan["engine"], plan["secrets"].values()
-        self.log = StartLog(ctx, launch["log"], engine, self._began, secrets, _own_requests(engine))
+        engine = plan["engine"]
+        self.log = StartLog(ctx, launch["log"], engine, self._began, _own_requests(engine))
 
     def close(self) -> None:
         """Give the log back."""

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +87,20 @@ main.Agent(read_fd, write_fd, "0.test", silence_s=float(sys.argv[1])).serve()
 
 
 class Running:
-    """An agent in a process of its own, on two pipes."""
+    """An agent in a process of its own, on two pipes.
 
-    def __init__(self, silence_s: float = 45.0) -> None:
+    Attributes:
+        told: Every message that it sent.
+    """
+
+    def __init__(self, silence_s: float = 45.0, env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(silence_s)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", PROGRAM, str(silence_s)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=env,
         )
+        self.told: list[dict[str, Any]] = []
         self._frames = Frames()
         self._ready: list[dict[str, Any]] = []
         self.hello = self.receive()["hello"]
@@ -113,7 +121,8 @@ class Running:
             if not data:
                 raise EOFError
             self._ready += self._frames.feed(data)
-        return self._ready.pop(0)
+        self.told.append(self._ready.pop(0))
+        return self.told[-1]
 
     def ask(self, op: str, **params: Any) -> dict[str, Any]:
         """The reply; events before it are passed over."""
