@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
-from typing import List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import gpurows
 from .facts import Facts
@@ -72,8 +72,29 @@ def query(facts: Facts, env: Mapping[str, str], timeout_s: float = TIMEOUT_S) ->
         return GpuState("unknown", f"{program}: {error.strerror}", [], [])
 
 
+def details(
+    facts: Facts, env: Mapping[str, str], wanted: Sequence[str], timeout_s: float = TIMEOUT_S
+) -> Dict[int, Dict[str, str]]:
+    """More of each GPU, in the driver's own words.
+
+    Args:
+        wanted: Names of fields, none of whose values holds a comma.
+
+    Returns:
+        GPU index to field to text. What this driver does not know, or has no value for, is absent.
+    """
+    program = _find(facts, env)
+    if not program:
+        return {}
+    try:
+        fields, answer = _query_gpus(program, env, timeout_s, ["index", *wanted])
+    except (_HungError, OSError):
+        return {}
+    return gpurows.parse_texts(answer.text, fields)
+
+
 def _ask(program: str, facts: Facts, env: Mapping[str, str], timeout_s: float) -> GpuState:
-    fields, answer = _query_gpus(program, env, timeout_s)
+    fields, answer = _query_gpus(program, env, timeout_s, gpurows.fields())
     gpus, complaints = gpurows.parse_gpus(answer.text, fields)
     faults = [line for line in complaints if not line.startswith("WARNING:")]
     if answer.code or not gpus:
@@ -90,9 +111,11 @@ def _ask(program: str, facts: Facts, env: Mapping[str, str], timeout_s: float) -
     return GpuState("ok", "; ".join(complaints), gpus, gpurows.parse_processes(listing.text))
 
 
-def _query_gpus(program: str, env: Mapping[str, str], timeout_s: float) -> Tuple[List[str], _Answer]:
+def _query_gpus(
+    program: str, env: Mapping[str, str], timeout_s: float, wanted: Sequence[str]
+) -> Tuple[List[str], _Answer]:
     """Ask for every field that this driver knows: old ones refuse the whole question for one new name."""
-    fields = gpurows.fields()
+    fields = list(wanted)
     while True:
         answer = _run([program, "--query-gpu=" + ",".join(fields), _FORMAT], env, timeout_s)
         refused = REFUSED.search(answer.text + answer.aside)

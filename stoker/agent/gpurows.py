@@ -174,6 +174,17 @@ def _faults(gpu: Gpu, row: Mapping[str, str]) -> List[str]:
     return [f"GPU {gpu.index} ({gpu.pci_bus_id or 'bus id unknown'}): {', '.join(bad)}"] if bad else []
 
 
+def parse_texts(text: str, fields: List[str]) -> Dict[int, Dict[str, str]]:
+    """Rows whose first field is the index, as text; a field without a value is absent."""
+    found: Dict[int, Dict[str, str]] = {}
+    for line in text.splitlines():
+        values = [value.strip() for value in line.split(",")]
+        if len(values) == len(fields) and values[0].isdigit():
+            row = zip(fields, values)  # noqa: B905 - Python 3.8 knows no strict
+            found[int(values[0])] = {name: value for name, value in row if not _NO_VALUE.fullmatch(value)}
+    return found
+
+
 def parse_processes(text: str) -> List[GpuProcess]:
     """Rows of ``--query-compute-apps=gpu_uuid,pid,process_name,used_memory`` without header.
 

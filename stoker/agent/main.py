@@ -40,6 +40,8 @@ OPERATIONS = {
     "logs": ("logs", "logs"),
     "manifest": ("files", "manifest"),
     "unlock": ("locks", "unlock"),
+    "doctor": ("doctor", "doctor"),
+    "clock": ("doctor", "clock"),
 }
 
 

@@ -34,10 +34,10 @@ def bundled() -> Collection:
 
 
 def _collection(root: Path) -> Collection:
-    from stoker.tasks import lab, life, measure, own, play, project
+    from stoker.tasks import doctor, lab, life, measure, own, play, project
 
     ns = Collection()
-    for module in (project, life, measure, play):
+    for module in (project, doctor, life, measure, play):
         for task in module.COMMANDS:
             ns.add_task(task)
     ns.add_task(lab.demo)
