@@ -167,6 +167,7 @@ class Board:
             "run": self._run,
             "log": self._log,
             "output": self._output,
+            "note": self._log,
             "activity": self._activity,
         }
 
@@ -178,7 +179,7 @@ class Board:
         self._progress.stop()
 
     def event(self, host: str, event: dict[str, Any]) -> None:
-        """Show one event of the wire, or our own ``activity``; one that is not known is passed over."""
+        """Show an event of the wire, or our own ``activity`` or ``note``; what is unknown is passed over."""
         show = self._shows.get(str(event.get("type")))
         if show is None:
             return

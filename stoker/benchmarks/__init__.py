@@ -11,7 +11,7 @@ from stoker.errors import InputError, nearest
 NAMES = ("decode",)
 
 # Least and most of each number: one token has no pace, and one thread serves this many streams.
-_BOUNDS = {"runs": (1, 1000), "tokens": (2, 1_000_000), "concurrency": (1, 4096)}
+BOUNDS = {"runs": (1, 1000), "tokens": (2, 1_000_000), "concurrency": (1, 4096)}
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _number(name: str, value: object, where: str) -> int:
     text = str(value).strip()
     if isinstance(value, bool) or not text.isascii() or not text.isdigit():
         raise InputError(f"{value!r} is not a whole number", where=where)
-    least, most = _BOUNDS[name]
+    least, most = BOUNDS[name]
     if len(text) > 12 or not least <= int(text) <= most:
         raise InputError(f"{text[:20]} is out of bounds, {name} goes from {least} to {most}", where=where)
     return int(text)

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stoker.errors import HostFailed, InputError
+from stoker.fleet import daily
 from stoker.fleet.flags import Flag
-from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.job import Book, Job, Outcome, Typed, Verb
 
 _EVIDENCE_LINES = 10
 
@@ -150,18 +151,21 @@ def _ran(job: Job, cmd: str | Sequence[str], what: dict[str, Any]) -> Outcome:
     return Outcome(_first_line(data["stdout_lines"]), {**data, "msg": ""}, changed=True)
 
 
-def by_hand(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the ``inv exec`` that does the same as command or shell; ``stdin`` has no place in it.
+def _as_shell(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the ``inv exec`` that does the same as shell; ``stdin`` has no place in it."""
+    text = args["cmd"]
+    if args["chdir"]:
+        text = f"cd {shlex.quote(args['chdir'])} && {text}"
+    return {"cmd": text, "timeout": args["timeout"]}
+
+
+def _as_command(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for command.
 
     Raises:
         InputError: A command that cannot be split into words.
     """
-    text = args["cmd"]
-    if name == "command":
-        text = shlex.join(args["argv"] or _split(args["cmd"] or "", "cmd"))
-    if args["chdir"]:
-        text = f"cd {shlex.quote(args['chdir'])} && {text}"
-    return {"cmd": text, "timeout": args["timeout"]}
+    return _as_shell({**args, "cmd": shlex.join(args["argv"] or _split(args["cmd"] or "", "cmd"))})
 
 
 def _split(text: str, where: str) -> list[str]:
@@ -195,14 +199,16 @@ def _lines(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((line, "") for line in text.splitlines() or [""])
 
 
-EXEC = (Flag("cmd", "The command."), Flag("timeout", "Seconds.", "number"))
-"""The flags of ``inv exec``, as ``by_hand`` gives them."""
-
 _RUN = (
     Flag("chdir", "Folder to run in."),
     Flag("stdin", "Text for its standard input."),
     Flag("timeout", "Seconds.", "number"),
 )
+_RUN_LATER = ("creates", "executable", "removes", "stdin_add_newline", "strip_empty_ends")
+_RUN_PAIRS = ("chdir", "stdin", *_RUN_LATER)
+# What a command registers under ``--check``, as Ansible's does.
+_UNRUN = {"rc": 0, "stdout": "", "stderr": "", "stdout_lines": [], "stderr_lines": []}
+_NONE = Typed("")
 VERBS = (
     Verb(
         "command",
@@ -212,8 +218,18 @@ VERBS = (
             *_RUN,
         ),
         command,
+        in_check="skipped",
+        book=Book("cmd", (("cmd", "argv"),), _RUN_PAIRS, (*_RUN_LATER, "expand_argument_vars"), unrun=_UNRUN),
+        by_hand=Typed("exec", daily.EXEC.flags, _as_command),
     ),
-    Verb("shell", (Flag("cmd", "The command line."), *_RUN), shell),
+    Verb(
+        "shell",
+        (Flag("cmd", "The command line."), *_RUN),
+        shell,
+        in_check="skipped",
+        book=Book("cmd", (("cmd",),), _RUN_PAIRS, _RUN_LATER, unrun=_UNRUN),
+        by_hand=Typed("exec", daily.EXEC.flags, _as_shell),
+    ),
     Verb(
         "assert",
         (
@@ -223,13 +239,23 @@ VERBS = (
             Flag("success_msg", "What to say where it does."),
         ),
         assert_,
+        book=Book(needs=(("that",),), later=("quiet",)),
+        by_hand=_NONE,
     ),
     Verb(
         "debug",
         (Argument("msg", "What to show."), Argument("var", "A variable to show.", holds="expressions")),
         debug,
+        book=Book("msg", pairs=("msg", "var", "verbosity"), later=("verbosity",)),
+        by_hand=_NONE,
     ),
-    Verb("set_fact", (), set_fact),
-    Verb("fail", (Flag("msg", "What to say."),), fail),
-    Verb("pause", (Flag("seconds", "Seconds.", "number"), Flag("minutes", "Minutes.", "number")), pause),
+    Verb("set_fact", (), set_fact, book=Book(later=("cacheable",), any_name=True), by_hand=_NONE),
+    Verb("fail", (Flag("msg", "What to say."),), fail, by_hand=_NONE),
+    Verb(
+        "pause",
+        (Flag("seconds", "Seconds.", "number"), Flag("minutes", "Minutes.", "number")),
+        pause,
+        book=Book(later=("echo", "prompt"), once=True),
+        by_hand=_NONE,
+    ),
 )

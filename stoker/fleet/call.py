@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stoker.config.inventory import Host
 from stoker.config.playbooktree import Module, Task
 from stoker.errors import HostFailed, InputError
-from stoker.fleet import choose
 from stoker.fleet.basics import Evaluated
 from stoker.fleet.flags import parse_all
 from stoker.fleet.job import Verb
@@ -19,7 +16,6 @@ from stoker.fleet.scope import Scope, without_omitted
 from stoker.fleet.session import Session
 
 if TYPE_CHECKING:
-    from stoker.fleet.project import Project
     from stoker.plan import LaunchPlan
     from stoker.reach.client import Agent
 
@@ -69,26 +65,6 @@ def _evaluated(expression: str | bool, scope: Scope, place: str) -> Evaluated:
         return Evaluated(expression, scope.evaluate(expression, place))
     except InputError as error:
         return Evaluated(expression, error=error.what)
-
-
-def servers(project: Project, verb: Verb, host: Host, args: Mapping[str, Any]) -> tuple[LaunchPlan, ...]:
-    """The servers that a verb is meant for on a host.
-
-    Raises:
-        InputError: Two profiles for one slot, an unknown one; or a verb that changes one server and does not
-            know which.
-    """
-    if "profile" not in args:
-        return ()
-    slot = args.get("slot")
-    plans = choose.plans(project, host, args["profile"], slot, secrets=verb.wants_secrets)
-    if verb.wants_plan and verb.changes and not plans and not slot:
-        raise InputError(
-            "no profile is named and the host has no stoker_profiles",
-            where=host.name,
-            next_step="name one: profile: NAME (inv profiles lists them)",
-        )
-    return plans
 
 
 def truth(value: bool | str, scope: Scope, place: str) -> bool:

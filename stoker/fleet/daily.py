@@ -40,6 +40,7 @@ def exec_(job: Job) -> Outcome:
             host=job.host.name,
             kind="exit",
             evidence=(done.stderr or done.stdout).splitlines()[-5:],
+            next_step=f"try it there: ssh in as inv ping --host {job.host.name} does",
             detail=data,
         )
     return Outcome("exit 0", data)
@@ -52,21 +53,41 @@ def script(job: Job) -> Outcome:
     return Outcome(f"{len(parts) // 2} scripts", {"scripts": dict(zip(parts[::2], parts[1::2], strict=True))})
 
 
+def locks(job: Job) -> Outcome:
+    """Who holds the locks; nothing is touched."""
+    data = job.session.call("unlock", {"check": True}, timeout_s=30)
+    return Outcome("; ".join(map(_lock, data["locks"])) or "no lock is held", data)
+
+
 def unlock(job: Job) -> Outcome:
-    """Who holds the locks; one without a living holder does not exist, so breaking it ends its holder."""
-    params = {"check": job.check or not job.args["yes"]}
-    data = job.session.call("unlock", params, timeout_s=30)
-    return Outcome(_locks(data["locks"]), data)
+    """Take away the locks that dead holders left.
+
+    Raises:
+        HostFailed: ``lock-held``: a living holder is left; it is named.
+    """
+    data = job.session.call("unlock", {"check": False}, timeout_s=30)
+    freed = [lock["name"] for lock in data["locks"]]
+    what = "taken away: " + ", ".join(freed) if freed else "no lock is held"
+    return Outcome(what, data, changed=bool(freed))
 
 
-def _locks(locks: list[dict[str, Any]]) -> str:
-    held = [
-        f"{lock['name']} by {lock['owner']} for {lock['age_s']:.0f} s" for lock in locks if lock.get("alive")
-    ]
-    return "no lock is held" if not held else "held: " + ", ".join(held)
+def _lock(lock: dict[str, Any]) -> str:
+    """A lock in a few words."""
+    word = "held" if lock.get("alive") else "left behind"
+    age = lock.get("age_s")
+    since = "an unknown time" if age is None else f"{age:.0f} s"
+    return f"{lock['name']}: {word} by {lock.get('owner') or 'an unknown owner'} for {since}"
 
 
 PING = Verb("ping", (), ping)
-EXEC = Verb("exec", (Flag("cmd", "The command."), Flag("timeout", "Seconds.", "number")), exec_)
+EXEC = Verb(
+    "exec",
+    (
+        Flag("cmd", "The command, as typed in the host's login shell."),
+        Flag("timeout", "Seconds.", "number"),
+    ),
+    exec_,
+)
 SCRIPT = Verb("script", (), script)
-UNLOCK = Verb("unlock", (Flag("yes", "Break it.", "flag"),), unlock, changes=False)
+LOCKS = Verb("locks", (), locks)
+UNLOCK = Verb("unlock", (), unlock, changes=True)

@@ -24,6 +24,8 @@ class Flag:
             ``least``; ``number`` above 0.
         least: Smallest whole number.
         word_for_zero: A word that a whole number may be in place of 0.
+        positional: On a command line typed without its name, and demanded.
+        in_book: Whether a playbook may give it.
     """
 
     name: str
@@ -31,6 +33,8 @@ class Flag:
     kind: Kind = "text"
     least: int = 0
     word_for_zero: str = ""
+    positional: bool = False
+    in_book: bool = True
 
     @property
     def spelled(self) -> str:
@@ -116,7 +120,9 @@ def command_line(verb: str, host: str, flags: Sequence[Flag], args: Mapping[str,
         value = args.get(flag.name, flag.default)
         if value == flag.default:
             continue
-        if flag.kind == "flag":
+        if flag.positional:
+            words.append(str(value))
+        elif flag.kind == "flag":
             words.append(flag.spelled)
         else:
             for item in value if flag.kind == "list" else [value]:

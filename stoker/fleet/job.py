@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from stoker.errors import EXIT_DONE
-from stoker.fleet.flags import Flag
+from stoker.fleet.flags import Flag, command_line
 
 if TYPE_CHECKING:  # the heavy ones: a listing of the commands needs none of them
     from stoker.config.inventory import Host
@@ -26,6 +26,7 @@ class Job:
         args: Every flag of the verb, typed.
         plan: The server that is meant; None where the verb needs none or only the host can tell.
         check: Say what would be done; touch nothing.
+        plans: Of all servers that are meant on the host.
     """
 
     project: Project
@@ -33,6 +34,7 @@ class Job:
     args: dict[str, Any]
     plan: LaunchPlan | None = None
     check: bool = False
+    plans: tuple[LaunchPlan, ...] = ()
 
     @property
     def host(self) -> Host:
@@ -53,6 +55,7 @@ class Outcome:
         data: JSON types for programs.
         changed: Whether the host was changed (or would be, under ``--check``).
         exit_code: 0, or 5 where a regression was found; failures are raised instead.
+        skipped: Nothing was done, since ``--check`` cannot say what would come of it.
         lines: More for people, (text, style) each.
     """
 
@@ -61,6 +64,65 @@ class Outcome:
     changed: bool = False
     exit_code: int = EXIT_DONE
     lines: tuple[tuple[str, str], ...] = ()
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class Book:
+    """How a verb is written as a playbook's module.
+
+    Args:
+        free: The argument that a bare value is; empty where a mapping is demanded.
+        needs: Of each of these groups, one argument must be there.
+        pairs: Arguments that Ansible would take out of a bare text where it says ``NAME=…``.
+        later: Arguments that Ansible's module of this name has and this one has not.
+        any_name: Any other name is an argument too, the name of a variable.
+        once: It runs once for all hosts of a play.
+        unrun: What it registers where ``--check`` skips it.
+    """
+
+    free: str = ""
+    needs: tuple[tuple[str, ...], ...] = ()
+    pairs: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    any_name: bool = False
+    once: bool = False
+    unrun: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Typed:
+    """The command that does by hand what a verb does.
+
+    Args:
+        name: As typed.
+        flags: Its own.
+        args: Makes its arguments out of the verb's.
+        on_hosts: Whether it takes ``--host``.
+    """
+
+    name: str
+    flags: tuple[Flag, ...] = ()
+    args: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    on_hosts: bool = True
+
+    def line(self, hosts: Sequence[str], args: Mapping[str, Any]) -> str:
+        """The whole command line.
+
+        Args:
+            hosts: Names of hosts.
+            args: The verb's arguments, typed.
+
+        Raises:
+            InputError: They cannot be made into the command's.
+        """
+        on = ",".join(hosts) if self.on_hosts else ""
+        return command_line(self.name, on, self.flags, self.args(args))
+
+    def hidden(self, hosts: Sequence[str]) -> str:
+        """The same without its arguments."""
+        on = ",".join(hosts) if self.on_hosts else ""
+        return command_line(self.name, on, (), {}) + " (arguments not shown: no_log)"
 
 
 @dataclass(frozen=True)
@@ -72,15 +134,47 @@ class Verb:
         flags: Its own arguments, besides those every host command has.
         work: Does it on one host.
         changes: Whether it changes hosts: then it demands ``--host``, rolls, and knows ``--check``.
-        wants_plan: Whether it works on one server: it then runs once for each plan that is meant.
-        wants_secrets: Whether that plan must hold the server's secrets: it launches, or asks the server.
+        runs: Once a ``host``; once for each ``server`` that is meant; or once for each server that is
+            ``named``, and for the whole host where none is.
+        wants_secrets: Whether a plan must hold its server's secrets: it launches, or asks the server.
         each_profile: Whether it takes the profiles one after the other, several for one slot.
+        in_check: Under ``--check``, ``asks`` what would be done (or reads only), or is ``skipped``: it would
+            load the server, wait for what was not started, write results, or do who knows what.
+        book: How it is written in a playbook.
+        by_hand: The command that does the same; None: the one of its name. An empty name: there is none.
     """
 
     name: str
     flags: tuple[Flag, ...]
     work: Callable[[Job], Outcome]
     changes: bool = False
-    wants_plan: bool = False
+    runs: Literal["host", "server", "named"] = "host"
     wants_secrets: bool = False
     each_profile: bool = False
+    in_check: Literal["asks", "skipped"] = "asks"
+    book: Book = Book()
+    by_hand: Typed | None = None
+
+    @property
+    def typed(self) -> Typed:
+        """The command that does the same by hand."""
+        return self.by_hand or Typed(self.name, self.flags)
+
+    def on(self, job: Job, plans: Sequence[LaunchPlan]) -> list[Outcome]:
+        """Do it on a host: the one place where verbs are run.
+
+        Args:
+            job: For the host as a whole.
+            plans: Of the servers that are meant there.
+
+        Returns:
+            An outcome for each time that it ran.
+
+        Raises:
+            StokerError: As its work.
+        """
+        if job.check and self.in_check == "skipped":
+            return [Outcome("not done under --check", dict(self.book.unrun), skipped=True)]
+        job = replace(job, plans=tuple(plans))
+        several = self.runs == "server" or (self.runs == "named" and bool(job.args.get("profile")))
+        return [self.work(job.on(plan)) for plan in ((plans if several else ()) or (None,))]

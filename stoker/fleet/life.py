@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stoker.errors import HostFailed, InputError
-from stoker.fleet.choose import desired, must_run
+from stoker.errors import HostFailed, StokerError
+from stoker.fleet import servers
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.servers import desired, must_run
+from stoker.fleet.shown import hook_line, process_line
 
 if TYPE_CHECKING:
     from stoker.plan import LaunchPlan
 
 PROFILE = Flag("profile", "Profile to use; run:RUN-ID is what that run had.", "list")
 SLOT = Flag("slot", "Slot of the server on the host.")
+ROLLBACK = Flag("rollback", "Put the previous server back when the new one does not get ready.", "flag")
 FORCE = Flag("force", "End other holders of the GPUs and the port too; use a busy server.", "flag")
 
 
 def restart(job: Job) -> Outcome:
     """Clean-kill what holds the slot, launch, wait until it is ready, and prove the tuning."""
-    return _launch(job, replace=True)
+    plan = servers.planned(job)
+    try:
+        return _launch(job, plan, replace=True, force=job.args["force"])
+    except HostFailed as error:
+        if not job.args.get("rollback") or not _is_not_ready(error):
+            raise
+        raise _put_back(job, error) from error
 
 
 def start(job: Job) -> Outcome:
     """Launch, wait and prove where nothing runs; done where the same profile runs already."""
-    return _launch(job, replace=False)
+    return _launch(job, servers.planned(job), replace=False, force=job.args["force"])
 
 
-def _launch(job: Job, *, replace: bool) -> Outcome:
-    plan = _plan(job)
+def _launch(job: Job, plan: LaunchPlan, *, replace: bool, force: bool) -> Outcome:
     params = {
         **_plan_params(job, plan),
-        "force": job.args["force"],
+        "force": force,
         "check": job.check,
         "replace": replace,
         "keep_locks": not job.check,  # until the wait below is over
@@ -41,9 +50,54 @@ def _launch(job: Job, *, replace: bool) -> Outcome:
         return _planned(plan, done)
     if done.get("already_running"):
         return Outcome(f"{plan.profile} runs already", data=done)
-    ready = job.session.call("wait", {**_plan_params(job, plan), "launch_id": done["launch"]["launch_id"]})
-    outcome = _ready(job, plan, ready)
-    return Outcome(outcome.summary, {**done, **outcome.data}, changed=True, lines=outcome.lines)
+    asked = {**_plan_params(job, plan), "launch_id": done["launch"]["launch_id"], "after_ready": True}
+    try:
+        ready = job.session.call("wait", asked)
+        outcome = _ready(job, plan, ready)
+    except HostFailed as error:
+        error.detail.setdefault("previous", done["previous"])
+        raise
+    data = {**done, **outcome.data, "steps": [*done["steps"], *ready["steps"]]}
+    ran = tuple((hook_line(hook), "dim") for hook in [*done["kill"]["hooks"], *ready["hooks"]])
+    return Outcome(outcome.summary, data, changed=True, lines=(*ran, *outcome.lines))
+
+
+def _is_not_ready(error: HostFailed) -> bool:
+    """Whether the old server is gone and the new one is not what was wanted."""
+    return "previous" in error.detail and error.kind not in ("hook", "cancelled")
+
+
+def _put_back(job: Job, error: HostFailed) -> HostFailed:
+    """Start again what served before; the failure it stays, with what came of that."""
+    previous: Any = error.detail["previous"]
+    back: Outcome | None = None
+    if previous is None:
+        told = "nothing was ready in this slot before, so nothing was put back"
+    else:
+        name = previous["launch"]["profile"]
+        try:
+            back = _launch(job, _again(job, previous), replace=True, force=False)
+            told = f"{name}, which ran before, was put back: {back.summary}"
+        except StokerError as second:
+            told = f"{name}, which ran before, could not be put back: {second.what}"
+    return HostFailed(
+        f"{error.what}; {told}",
+        host=error.host,
+        kind=error.kind,
+        evidence=error.evidence,
+        next_step=error.next_step,
+        detail={**error.detail, "rollback": back.data if back else None},
+    )
+
+
+def _again(job: Job, previous: dict[str, Any]) -> LaunchPlan:
+    """The plan of a former launch, with the very script that it had.
+
+    What is ended for it never served, so nothing has to be taken out of a balancer.
+    """
+    plan = job.project.plan_again(previous["launch"], job.host)
+    hooks = replace(plan.hooks, before_stop=(), drain_s=0.0)
+    return replace(plan, script=previous["script"] or plan.script, hooks=hooks)
 
 
 def wait(job: Job) -> Outcome:
@@ -61,20 +115,27 @@ def kill(job: Job) -> Outcome:
         "check": job.check,
         "match": job.args["match"],
         "slot": job.args["slot"],
-        "plan": job.plan.to_wire() if job.plan and job.args["profile"] else None,
-        "protect": list(job.plan.kill.protect) if job.plan else [],
+        "plan": job.plan.to_wire() if job.plan else None,
+        "protect": [] if job.plan else _protected(job),
         "expected": job.args.get("expected"),
     }
     report = job.session.call("kill", params)
     ended = len(report["ended"])
     done = "would end" if job.check else "ended"
-    lines = (*_processes(report, "ended"), *_processes(report, "listed"))
+    # What really is ended was shown before the first signal.
+    lines = (*_hooks(report), *(_processes(report, "ended") if job.check else ()))
+    lines = (*lines, *_processes(report, "blockers"), *_processes(report, "listed"))
     return Outcome(f"{done} {_count(ended, 'process', 'processes')}", report, changed=ended > 0, lines=lines)
+
+
+def _protected(job: Job) -> list[str]:
+    """What any of the host's profiles protects: a whole host is killed under all of them."""
+    return list(dict.fromkeys(name for plan in job.plans for name in plan.kill.protect))
 
 
 def stop(job: Job) -> Outcome:
     """Stop our server of a slot, gracefully."""
-    slot = job.plan.slot if job.plan else job.args["slot"] or must_run(job).slot
+    slot = servers.slot(job)
     params = {
         "slot": slot,
         "engines": job.project.engines,
@@ -84,8 +145,10 @@ def stop(job: Job) -> Outcome:
     }
     report = job.session.call("stop", params)
     ended = len(report["ended"])
-    what = "nothing ran" if not ended else f"ended {_count(ended, 'process', 'processes')}"
-    return Outcome(what, report, changed=ended > 0)
+    done = "would end" if job.check else "ended"
+    what = "nothing ran" if not ended else f"{done} {_count(ended, 'process', 'processes')}"
+    lines = (*_hooks(report), *(_processes(report, "ended") if job.check else ()))
+    return Outcome(what, report, changed=ended > 0, lines=lines)
 
 
 def status(job: Job) -> Outcome:
@@ -108,7 +171,7 @@ def status(job: Job) -> Outcome:
 
 def logs(job: Job) -> Outcome:
     """The last lines of a slot's log; --follow goes on until Ctrl-C, which leaves the server alone."""
-    slot = job.plan.slot if job.plan else job.args["slot"] or must_run(job).slot
+    slot = servers.slot(job)
     params = {"slot": slot, "lines": job.args["lines"] or 50, "follow": job.args["follow"], "launch_id": None}
     data = job.session.call("logs", params)
     return Outcome(data["path"], data)
@@ -122,21 +185,6 @@ def _is_current(plan: LaunchPlan | None, server: dict[str, Any]) -> bool | None:
     return bool(launch.get("profile_hash") == plan.profile_hash)
 
 
-def _plan(job: Job) -> LaunchPlan:
-    """The plan that is meant.
-
-    Raises:
-        InputError: Nothing says which.
-    """
-    if job.plan is None:
-        raise InputError(
-            "no profile is named and the host has no stoker_profiles",
-            where=job.host.name,
-            next_step="add --profile NAME (inv profiles lists them)",
-        )
-    return job.plan
-
-
 def _plan_params(job: Job, plan: LaunchPlan) -> dict[str, Any]:
     return {"plan": plan.to_wire(), "engines": job.project.engines, "owner": job.project.owner}
 
@@ -144,7 +192,8 @@ def _plan_params(job: Job, plan: LaunchPlan) -> dict[str, Any]:
 def _planned(plan: LaunchPlan, done: dict[str, Any]) -> Outcome:
     """What --check has to say about a launch."""
     report = done["kill"]
-    lines = [*_processes(report, "ended"), *_processes(report, "blockers"), *_processes(report, "listed")]
+    lines = [*_hooks(report), *_processes(report, "ended")]
+    lines += [*_processes(report, "blockers"), *_processes(report, "listed")]
     lines.append((f"would launch {plan.profile} in slot {plan.slot} on {plan.bind}:{plan.port}", ""))
     ended = _count(len(report["ended"]), "process", "processes")
     return Outcome(f"would end {ended} and launch {plan.profile}", done, changed=True, lines=tuple(lines))
@@ -162,12 +211,12 @@ def _ready(job: Job, plan: LaunchPlan, ready: dict[str, Any]) -> Outcome:
             f"{plan.profile} runs, but not as tuned: the server was left running",
             host=job.host.name,
             kind="not-in-force",
-            evidence=_differences(proof),
+            evidence=differences(proof),
             next_step="see which program between the script and the worker drops or sets these variables; "
             "what an engine is known to set itself belongs under `expect:` in the profile",
             detail=ready,
         )
-    lines = tuple((line, "dim") for line in _differences(proof))
+    lines = tuple((line, "dim") for line in differences(proof))
     return Outcome(f"ready in {ready['ready_s']:.1f} s, {describe(proof)}", ready, lines=lines)
 
 
@@ -184,17 +233,24 @@ def describe(proof: dict[str, Any]) -> str:
     return f"{_count(names, 'variable', 'variables')} {word} in {len(readable)} of {len(workers)} workers"
 
 
-def _differences(proof: dict[str, Any]) -> list[str]:
+def differences(proof: dict[str, Any]) -> list[str]:
     """What each worker lacks, has otherwise, or could not show; equal workers are told once."""
     told: dict[str, list[str]] = {}
     for worker in proof["workers"]:
         found = [f"{name} is missing" for name in worker["missing"]]
-        found += [f"{n} is {d['have']!r}, not {d['want']!r}" for n, d in worker["changed"].items()]
+        found += [f"{name} {_changed(change)}" for name, change in worker["changed"].items()]
         if worker["source"] == "unreadable":
             found.append("environment unreadable: " + str(worker.get("why", "")))
         for text in found:
             told.setdefault(text, []).append(worker["title"])
     return [f"{text} ({_some(titles)})" for text, titles in told.items()]
+
+
+def _changed(change: dict[str, Any]) -> str:
+    """How a variable differs; a credential's values are not told."""
+    if "have" not in change:
+        return "has another value"
+    return f"is {change['have']!r}, not {change.get('want')!r}"
 
 
 def _some(titles: list[str]) -> str:
@@ -208,16 +264,8 @@ def _processes(report: dict[str, Any], key: str) -> list[tuple[str, str]]:
     return [(f"{word:<6} {process_line(process)}", style) for process in report.get(key, [])]
 
 
-def process_line(process: dict[str, Any]) -> str:
-    """A process of the wire as one line."""
-    gpu = "" if process.get("gpu_mib") is None else f" {process['gpu_mib']} MiB"
-    held = ",".join(str(index) for index in process.get("gpus") or [])
-    where = f" GPU {held}{gpu}" if held else ""
-    age = f"{process['age_s']:.0f} s" if process.get("age_s") is not None else "?"
-    title = str(process.get("title") or process.get("cmdline") or "")[:60]
-    return (
-        f"{process['pid']:>7} {process.get('user', '?')} {age}{where}  {title}  ({process.get('reason', '')})"
-    )
+def _hooks(report: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(hook_line(hook), "dim") for hook in report.get("hooks", [])]
 
 
 def _count(number: int, one: str, many: str) -> str:
@@ -225,10 +273,17 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 VERBS = (
-    Verb("restart", (PROFILE, SLOT, FORCE), restart, changes=True, wants_plan=True, wants_secrets=True),
-    Verb("start", (PROFILE, SLOT, FORCE), start, changes=True, wants_plan=True, wants_secrets=True),
-    Verb("wait", (PROFILE, SLOT), wait, wants_plan=True, wants_secrets=True),
-    Verb("stop", (PROFILE, SLOT), stop, changes=True, wants_plan=True),
+    Verb(
+        "restart",
+        (PROFILE, SLOT, FORCE, ROLLBACK),
+        restart,
+        changes=True,
+        runs="server",
+        wants_secrets=True,
+    ),
+    Verb("start", (PROFILE, SLOT, FORCE), start, changes=True, runs="server", wants_secrets=True),
+    Verb("wait", (PROFILE, SLOT), wait, runs="server", wants_secrets=True, in_check="skipped"),
+    Verb("stop", (PROFILE, SLOT), stop, changes=True, runs="server"),
     Verb(
         "kill",
         (
@@ -236,10 +291,11 @@ VERBS = (
             SLOT,
             Flag("match", "End what this regular expression finds in a command line."),
             FORCE,
-            Flag("yes", "Do not ask.", "flag"),
+            Flag("yes", "Do not ask.", "flag", in_book=False),  # a book is reviewed: nobody is asked
         ),
         kill,
         changes=True,
+        runs="named",
     ),
     Verb("status", (SLOT,), status),
     Verb(
@@ -248,9 +304,9 @@ VERBS = (
             PROFILE,
             SLOT,
             Flag("lines", "How many lines (50).", "whole", least=1),
-            Flag("follow", "Go on until Ctrl-C.", "flag"),
+            Flag("follow", "Go on until Ctrl-C.", "flag", in_book=False),  # it would never end
         ),
         logs,
-        wants_plan=True,
+        runs="server",
     ),
 )

@@ -1,32 +1,29 @@
-"""The verbs that measure and judge: bench, fetch, explain, compare, baseline."""
+"""The verbs that measure: bench, fetch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, InputError, StokerError
-from stoker.fleet import life
-from stoker.fleet.choose import running
+from stoker.benchmarks import BOUNDS
+from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, StokerError
+from stoker.fleet import life, servers
 from stoker.fleet.flags import Flag
+from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.judge import explained
 
 if TYPE_CHECKING:
-    from stoker.fleet.project import Project
-    from stoker.plan import LaunchPlan
-    from stoker.results.baseline import Baseline
-    from stoker.results.explain import Explanation
+    from pathlib import Path
+
     from stoker.results.record import Record, Subject
 
 BENCH = (
     Flag("bench", "Which benchmark (decode)."),
-    Flag("runs", "Measured runs, after one warm-up.", "whole", least=1),
-    Flag("tokens", "Tokens of each request.", "whole", least=2),
-    Flag("concurrency", "Requests at once.", "whole", least=1),
+    Flag("runs", "Measured runs, after one warm-up.", "whole", least=BOUNDS["runs"][0]),
+    Flag("tokens", "Tokens of each request.", "whole", least=BOUNDS["tokens"][0]),
+    Flag("concurrency", "Requests at once.", "whole", least=BOUNDS["concurrency"][0]),
 )
 MAX_LOSS = Flag("max_loss", "Loss that an ok must rule out, 0..1 (0.10).", "number")
-RUN = Flag("run", "Which run: its id, or a unique end of it.")
-A = Flag("a", "What is compared with: a run's id, or baseline for the other one's baseline.")
-B = Flag("b", "What is judged: a run's id, or a unique end of it.")
 _SHOWN_CAUSES = 3
 
 
@@ -36,20 +33,20 @@ def bench(job: Job) -> Outcome:
     The data has ``run_id``, ``tok_s``, ``verdict``, ``change``, ``line`` and, on a regression, ``causes``.
     """
     launches = job.args["launches"] or 1
-    if launches > 1 and not job.args["host"]:
-        raise InputError(
-            "--launches restarts the server, so the hosts must be named", next_step="add --host NAME"
-        )
-    job = job.on(job.plan or running(job))
+    job = job.on(job.plan or servers.running(job))
+    if launches > 1:  # they restart the server
+        servers.planned(job)
     results = [_measure(job)]
     for _ in range(launches - 1):
-        life.restart(job.on(_named(job)))
+        life.restart(job)
         results.append(_measure(job))
     return _judged(job, _record(job, results), results)
 
 
 def bench_profiles(job: Job) -> Outcome:
     """Restart and measure each profile on the host, then put back what ran before."""
+    if job.check:
+        return _matrix_planned(job)
     before = life.status(job).data["servers"]
     lines: list[tuple[str, str]] = []
     rows: list[dict[str, Any]] = []
@@ -67,8 +64,23 @@ def bench_profiles(job: Job) -> Outcome:
     return Outcome(f"{len(rows)} profiles measured", {"rows": rows}, True, max(codes), tuple(lines))
 
 
+def _matrix_planned(job: Job) -> Outcome:
+    """What --check has to say about it: each restart, as the host sees it now."""
+    lines: list[tuple[str, str]] = []
+    for name in job.args["profile"]:
+        asked = life.restart(job.on(job.project.plan(name, job.host)))
+        lines += [(f"{name}: {asked.summary}", "bold"), *asked.lines]
+    names = ", ".join(job.args["profile"])
+    what = f"would restart and measure {names}, then put back what runs"
+    return Outcome(what, {"rows": []}, changed=True, lines=tuple(lines))
+
+
 def fetch(job: Job) -> Outcome:
-    """Pull back whatever runs left on the host; what is here already is not pulled again."""
+    """Pull back whatever runs left on the host; what is here already is not pulled again.
+
+    Raises:
+        HostFailed: ``bad-result``: a run that cannot be read; the others were recorded.
+    """
     from stoker.reach.pull import pull
 
     into = job.project.settings.path("results")
@@ -77,63 +89,9 @@ def fetch(job: Job) -> Outcome:
         into = into / f"fetched-{job.host.name}"
     files = pull(job.session.agent, remote, into)
     found = sorted({path.relative_to(into).parts[0] for path in files})
-    recorded = [] if job.args["path"] else [run_id for run_id in found if _adopt(job, run_id)]
+    recorded = [] if job.args["path"] else _adopted(job, found)
     data = {"files": [str(path) for path in files], "runs": recorded, "into": job.project.shown(into)}
     return Outcome(f"{len(files)} files pulled, {len(recorded)} new records", data, changed=False)
-
-
-def explain(job: Job) -> Outcome:
-    """Why the host's latest run (or --run) differs from its baseline (or --against)."""
-    record = _latest(job, job.args["run"])
-    against = job.args["against"]
-    base = job.project.store.load(against) if against else baseline_of(job.project, record)
-    return _explained(record, base)
-
-
-def compare(job: Job) -> Outcome:
-    """Two runs side by side, B judged against A."""
-    return compare_runs(job.project, job.args["a"], job.args["b"])
-
-
-def compare_runs(project: Project, a: str, b: str) -> Outcome:
-    """Two runs side by side; the data has ``metrics``, ``verdict``, ``line`` and ``explanation``.
-
-    Args:
-        project: Whose results.
-        a: What is compared with: a run's id, a unique end of it, or ``baseline`` for b's baseline.
-        b: What is judged.
-
-    Raises:
-        InputError: An unknown run, or one of them is not named.
-    """
-    from stoker.results.compare import compare as side_by_side
-
-    if not a or not b:
-        raise InputError("two runs must be named", next_step="inv compare A B (inv results lists them)")
-    new = project.store.load(b)
-    base = baseline_of(project, new) if a == "baseline" else project.store.load(a)
-    found = side_by_side(base, new, max_loss=project.settings.max_loss)
-    verdict = found.verdict
-    code = EXIT_REGRESSED if verdict.verdict == "regressed" else EXIT_DONE
-    data = {**found.to_json(), "verdict": verdict.verdict, "line": verdict.line, "rows": found.rows()}
-    lines = tuple(_difference_lines(found.explanation))
-    return Outcome(f"{verdict.verdict} ({verdict.line})", data, exit_code=code, lines=lines)
-
-
-def baseline(job: Job) -> Outcome:
-    """Accept runs as the baseline: --run, else the host's latest."""
-    store = job.project.store
-    records = [store.load(run) for run in job.args["run"]] or [_latest(job, None)]
-    if job.check:
-        return Outcome("would accept " + ", ".join(r.run_id for r in records), changed=True)
-    accepted = job.project.baselines.accept(records, by=job.project.owner, why=job.args["why"] or "")
-    path = job.project.shown(job.project.baselines.path(accepted.key))
-    runs = sum(len(launch.samples) for launch in accepted.launches)
-    data = {"file": path, "runs": [r.run_id for r in records], "launches": len(accepted.launches)}
-    few = "" if len(accepted.launches) >= 3 else "; three launches make it sure (inv bench --launches 3)"
-    return Outcome(
-        f"accepted {len(accepted.launches)} launch(es), {runs} runs into {path}{few}", data, changed=True
-    )
 
 
 def _measure(job: Job) -> dict[str, Any]:
@@ -147,7 +105,7 @@ def _measure(job: Job) -> dict[str, Any]:
     salt, salt_id = job.project.salt
     params = {
         "plan": plan.to_wire() if plan else None,
-        "slot": plan.slot if plan else job.args["slot"],
+        "slot": plan.slot if plan else job.args["slot"],  # the host knows which is the only one
         "engines": job.project.engines,
         "bench": wanted.to_wire(),
         "run_id": new_run_id(job.host.name),
@@ -163,11 +121,13 @@ def _record(job: Job, results: list[dict[str, Any]]) -> Record:
     """The record of what was measured.
 
     Raises:
-        HostFailed: Another profile runs than was named, or no run was valid.
+        HostFailed: Another profile runs than was named, no run was valid, or what came cannot be read.
     """
     from stoker.results.record import build
 
-    subject = _subject(job, results[-1])
+    with reading(job.host.name, "what bench gave"):
+        subject = _subject(job, results[-1])
+        record = build(results, subject, where=job.host.name)
     named = job.args["profile"] or []
     if named and job.plan and subject.profile not in ("", job.plan.profile):
         raise HostFailed(
@@ -176,7 +136,6 @@ def _record(job: Job, results: list[dict[str, Any]]) -> Record:
             kind="wrong-profile",
             next_step=f"inv restart --host {job.host.name} --profile {job.plan.profile}",
         )
-    record = build(results, subject, where=job.host.name)
     if not record.samples:
         why = [run.why for launch in record.launches for run in launch.runs if run.why]
         raise HostFailed(
@@ -202,7 +161,7 @@ def _subject(job: Job, result: dict[str, Any]) -> Subject:
         profile=str(launch.get("profile") or ""),
         profile_hash=str(launch.get("profile_hash") or ""),
         slot=str(launch.get("slot") or ""),
-        resolved=launch.get("resolved") or {},
+        resolved=dict(launch.get("resolved") or {}),
     )
 
 
@@ -217,16 +176,16 @@ def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:
     record = record.judged(verdict)
     job.project.store.save(record)  # before the pull: a lost link must not cost the measurement
     _pull(job, record, results)
-    explained = None
+    why = None
     if verdict.verdict == "regressed" and not isinstance(base, Missing):
-        explained = _explained(record, base)
+        why = explained(record, base)
     data = _bench_data(record)
-    if explained:
-        data["causes"] = explained.data["causes"]
+    if why:
+        data["causes"] = why.data["causes"]
     lines = [(verdict.line, "")] if verdict.line else []
     lines += [(f"contaminated: {text}", "yellow") for text in record.contaminated]
-    if explained:
-        causes = explained.lines[1:]  # the first says what it is compared with
+    if why:
+        causes = why.lines[1:]  # the first says what it is compared with
         lines += causes[:_SHOWN_CAUSES]
         more = len(causes) - _SHOWN_CAUSES
         lines += [(f"and {more} more: inv explain --host {job.host.name}", "dim")] if more > 0 else []
@@ -273,89 +232,41 @@ def _headline(record: Record) -> str:
     return f"{what}{mark}: {shown}"
 
 
-def _latest(job: Job, run: str | None) -> Record:
-    """The run that is meant: by id, else the host's latest.
+def _adopted(job: Job, run_ids: list[str]) -> list[str]:
+    """Make the records of runs that were pulled without one; the ids of those that had none.
 
     Raises:
-        InputError: There is none.
+        HostFailed: Of the first that cannot be read, once the others were recorded.
     """
-    store = job.project.store
-    if run:
-        return store.load(run)
-    newest = store.list(host=job.host.name, last=1)
-    if not newest:
-        hint = f"inv bench --host {job.host.name}"
-        raise InputError("nothing was measured yet", where=job.host.name, next_step=hint)
-    return store.load(newest[0].run_id)
+    made: list[str] = []
+    bad: HostFailed | None = None
+    for run_id in run_ids:
+        folder = job.project.store.path(run_id)
+        if (folder / "run.json").exists() or not (folder / "bench.json").is_file():
+            continue
+        try:
+            job.project.store.save(_raw_record(job, folder / "bench.json"))
+            made.append(run_id)
+        except HostFailed as error:
+            bad = bad or error
+    if bad is not None:
+        raise bad
+    return made
 
 
-def baseline_of(project: Project, record: Record) -> Baseline:
-    """The baseline of a record.
+def _raw_record(job: Job, raw: Path) -> Record:
+    """The record of a result that was pulled.
 
     Raises:
-        InputError: There is none; says what the nearest differs in.
+        HostFailed: ``bad-result``.
     """
-    from stoker.results.baseline import Missing
-
-    base = project.baselines.find(record)
-    if isinstance(base, Missing):
-        hint = f"inv baseline --host {record.host} accepts a run, or compare with one: --against RUN"
-        raise InputError(base.line, where=record.run_id, next_step=hint)
-    return base
-
-
-def _explained(record: Record, base: Record | Baseline) -> Outcome:
-    """The explanation as an outcome: causes, context, and what was checked and is equal."""
-    from stoker.results.explain import explain as find_causes
-
-    found = find_causes(record, base)
-    data = {"run_id": record.run_id, **found.to_json()}
-    lines = [*_difference_lines(found), *((f"next: {text}", "cyan") for text in found.advice)]
-    return Outcome(found.headline, data, lines=((f"against {found.base.label}", "dim"), *lines))
-
-
-def _difference_lines(found: Explanation) -> list[tuple[str, str]]:
-    """What keeps two measurements from being compared, then each cause."""
-    unlike = [(f"not the same was measured: {text}", "yellow") for text in found.unlike]
-    return unlike + _cause_lines(found)
-
-
-def _cause_lines(found: Explanation) -> list[tuple[str, str]]:
-    """Each cause on a line, the likely ones loud."""
-    style = {"likely": "bold", "context": "cyan", "possible": "", "unlikely": "dim"}
-    width = max((len(cause.title) for cause in found.causes), default=0)
-    return [
-        (f"{cause.confidence:<8} {cause.title:<{width}}  {cause.detail}", style[cause.confidence])
-        for cause in found.causes
-    ]
-
-
-def _named(job: Job) -> LaunchPlan:
-    """The plan to restart between launches.
-
-    Raises:
-        InputError: Nothing says which.
-    """
-    if job.plan is None:
-        raise InputError(
-            "--launches restarts the server, so its profile must be named", next_step="add --profile NAME"
-        )
-    return job.plan
-
-
-def _adopt(job: Job, run_id: str) -> bool:
-    """Make the record of a run that was pulled without one; False where it has one, or is none of ours."""
-    import json
-
     from stoker.results.record import build
+    from stoker.results.shape import parse
 
-    folder = job.project.store.path(run_id)
-    raw = folder / "bench.json"
-    if (folder / "run.json").exists() or not raw.is_file():
-        return False
-    result = json.loads(raw.read_text(encoding="utf-8"))
-    job.project.store.save(build([result], _subject(job, result), where=f"{run_id}/bench.json"))
-    return True
+    shown = f"{raw.parent.name}/{raw.name}"
+    with reading(job.host.name, shown):
+        result = parse(raw.read_text(encoding="utf-8"), shown)
+        return build([result], _subject(job, result), where=shown)
 
 
 def _put_back(job: Job, before: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -390,19 +301,17 @@ VERBS = (
             life.FORCE,
         ),
         bench,
-        wants_plan=True,
+        runs="server",
         wants_secrets=True,
+        in_check="skipped",
     ),
-    Verb("fetch", (Flag("path", "A folder on the host, in place of Stoker's runs."),), fetch),
-    Verb("explain", (RUN, Flag("against", "Another run, in place of the baseline.")), explain),
-    Verb("compare", (A, B), compare),
     Verb(
-        "baseline",
-        (
-            Flag("run", "Runs to accept together, in place of the latest.", "list"),
-            Flag("why", "The reason, for git."),
-        ),
-        baseline,
+        "fetch",
+        (Flag("path", "A folder on the host, in place of Stoker's runs."),),
+        fetch,
+        in_check="skipped",
     ),
 )
-BENCH_PROFILES = Verb("bench-all", VERBS[0].flags, bench_profiles, changes=True, each_profile=True)
+BENCH_PROFILES = Verb(
+    "bench-all", VERBS[0].flags, bench_profiles, changes=True, each_profile=True, wants_secrets=True
+)

@@ -11,15 +11,15 @@ from stoker.config.inventory import Host
 from stoker.config.playbooktree import Play, Playbook, Task
 from stoker.errors import HostError, StokerError
 from stoker.fleet import step
-from stoker.fleet.choice import Options, Stage
 from stoker.fleet.pool import HostResult, fan_out
 from stoker.fleet.recap import Part, PlayReport, Report, TaskReport
 from stoker.fleet.rehearse import rehearse
 from stoker.fleet.result import Result, failed, interrupted
 from stoker.fleet.scope import Frame, HostVars, own
 from stoker.fleet.session import Session
+from stoker.fleet.stages import Options, Stage
 from stoker.fleet.step import Setting, Turn
-from stoker.fleet.verbs import ONCE, by_hand, by_hand_hidden
+from stoker.fleet.verbs import VERBS, by_hand, by_hand_hidden
 
 if TYPE_CHECKING:
     from stoker.fleet.project import Project
@@ -138,7 +138,8 @@ class _Run:
     def _task(self, task: Task, stage: Stage, active: Sequence[str]) -> TaskReport:
         """One task on every host that is still there."""
         setting = self._setting(stage, active)
-        names = active[:1] if task.module in ONCE else active
+        once = VERBS[task.module].book.once
+        names = active[:1] if once else active
         turns = {name: self._turn(setting, task, name) for name in names}
         title = _title(task, turns[names[0]])
         self.watch.task(task, title, commands(list(turns.values())))
@@ -147,7 +148,7 @@ class _Run:
         done = self._work(turns)
         for name, result in done.items():
             self._settle(self.report.parts[name], task, result)
-            for other in active if task.module in ONCE else ():
+            for other in active if once else ():
                 self.report.parts[other].facts.update(result.facts)
         return TaskReport(task, title, done)
 
@@ -167,7 +168,7 @@ class _Run:
 
     def _work(self, turns: dict[str, Turn]) -> dict[str, Result]:
         """Each host's turn, side by side; a pause in this thread, where Ctrl-C ends it."""
-        if next(iter(turns.values())).task.module in ONCE:
+        if next(iter(turns.values())).verb.book.once:
             return {name: turn.run() for name, turn in turns.items()}
         results = fan_out(
             list(turns), lambda name: turns[name].run(), forks=self.options.forks, stop=self.stop

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.config import inventory as inventories
 from stoker.config.settings import Settings
 from stoker.errors import InputError
+from stoker.fleet.hostdata import reading
 
 if TYPE_CHECKING:  # a command that launches nothing need not load what reads and plans profiles
     from stoker.config.inventory import Host, Inventory
@@ -124,7 +125,7 @@ class Project:
         Raises:
             InputError: Nothing matches a term, or the inventory is wrong.
         """
-        adhoc = [p for p in patterns if p.rstrip().endswith(",")]
+        adhoc = [p for p in patterns if inventories.is_adhoc(p)]
         named = [p for p in patterns if p not in adhoc]
         found: dict[str, Host] = {}
         if named or not patterns:
@@ -166,11 +167,13 @@ class Project:
             secrets: Look its secrets up too.
 
         Raises:
-            InputError: The record holds no usable profile.
+            HostFailed: ``bad-result``: the record holds no usable profile.
+            InputError: There is no such secret, or a launch template is wrong.
         """
         from stoker.config.profile import Profile
 
-        profile = Profile.from_plain(dict(launch.get("resolved") or {}))
+        with reading(host.name, "the launch that it recorded"):
+            profile = Profile.from_plain(dict(launch.get("resolved") or {}))
         return self._build(str(launch.get("profile") or ""), host, profile, secrets)
 
     def _build(self, name: str, host: Host, profile: Profile, secrets: bool) -> LaunchPlan:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from stoker.config.inventory import Host
 from stoker.config.playbooktree import Task
 from stoker.errors import ConfigError, InputError, Problem
-from stoker.fleet.call import arguments, servers
-from stoker.fleet.choice import Options, Stage
+from stoker.fleet import servers
+from stoker.fleet.call import arguments
 from stoker.fleet.scope import Frame, Scope
 from stoker.fleet.session import target_of
+from stoker.fleet.stages import Options, Stage
 from stoker.fleet.verbs import VERBS, modules
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _mistakes(
         except InputError:
             continue  # it waits for what only the run can tell, or fails there with its own message
         try:
-            servers(project, VERBS[task.module], host, args)
+            servers.meant(project, VERBS[task.module], host, args)
         except ConfigError as error:
             yield from error.problems
         except InputError as error:

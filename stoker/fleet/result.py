@@ -59,6 +59,8 @@ def succeeded(outcomes: Sequence[Outcome]) -> Result:
     Args:
         outcomes: One a server that was meant. Of several, the data stand under ``servers``.
     """
+    if all(one.skipped for one in outcomes):
+        return skipped(outcomes[0].summary, **outcomes[0].data)
     changed = any(outcome.changed for outcome in outcomes)
     data: dict[str, Any] = {"servers": [dict(one.data) for one in outcomes]}
     if len(outcomes) == 1:

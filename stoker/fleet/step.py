@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stoker.config.playbooktree import Task
 from stoker.config.settings import number
 from stoker.errors import HostFailed, InputError, StokerError
-from stoker.fleet.call import Call, Timed, arguments, servers, truth
+from stoker.fleet import servers
+from stoker.fleet.call import Call, Timed, arguments, truth
 from stoker.fleet.job import Job, Outcome
 from stoker.fleet.result import Result, Status, failed, interrupted, skipped, succeeded, together
 from stoker.fleet.scope import Frame, Scope
 from stoker.fleet.session import Session
-from stoker.fleet.verbs import SKIPPED_IN_CHECK, VERBS, by_hand, modules
+from stoker.fleet.verbs import VERBS, by_hand, modules
 
 if TYPE_CHECKING:
     from stoker.fleet.project import Project
-    from stoker.plan import LaunchPlan
-
-_NOT_RUN = {"rc": 0, "stdout": "", "stderr": "", "stdout_lines": [], "stderr_lines": []}
-"""What command and shell register under ``--check``, as Ansible's do."""
 
 
 class Listener(Protocol):
@@ -160,7 +157,7 @@ class Turn:
             args = arguments(self.task, modules()[self.verb.name], self.verb, scope)
             if args.get("timeout", 0) is None and self.task.timeout:
                 args["timeout"] = self._limit(scope)
-            plans = servers(self.setting.project, self.verb, self.host, args)
+            plans = servers.meant(self.setting.project, self.verb, self.host, args)
             return Call(scope, args, plans, by_hand(self.verb.name, [self.host.name], args))
         except StokerError as error:
             return Call(scope, ended=failed(error, self.host.name, place))
@@ -182,8 +179,6 @@ class Turn:
 
     def _work(self, call: Call) -> Result:
         """What the module itself says."""
-        if self.setting.check and self.verb.name in SKIPPED_IN_CHECK:
-            return skipped("not done in check mode", **(_NOT_RUN if "chdir" in call.args else {}))
         try:
             return succeeded(self._outcomes(call))
         except StokerError as error:
@@ -198,8 +193,7 @@ class Turn:
             session = Timed(session, self._limit(call.scope))
         args = {"host": [self.host.name], **call.args} if self.verb.flags else call.args
         job = Job(self.setting.project, session, args, check=self.setting.check)
-        plans: Sequence[LaunchPlan | None] = call.plans or (None,)
-        return [self.verb.work(job.on(plan)) for plan in (plans if self.verb.wants_plan else plans[:1])]
+        return self.verb.on(job, call.plans)
 
     def _judged(self, call: Call, result: Result) -> Result:
         """The result as the task's own conditions see it."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stoker.results import look_args, look_env, look_gpus, look_host
-from stoker.results.baseline import Baseline, Key
+from stoker.results.baseline import LAUNCHES, Baseline, Key
 from stoker.results.causes import CONTEXT, LIKELY, UNLIKELY, Cause, Side, Unknown, count, merged
 from stoker.results.record import Record
 
@@ -130,7 +130,7 @@ def _advice(new: Record, causes: tuple[Cause, ...], unknown: tuple[Unknown, ...]
         return ()
     steps = [f"make it readable and measure again: {item.what} ({item.why})" for item in unknown[:3]]
     launches = len(new.samples)
-    if launches < 3:
+    if launches < LAUNCHES:
         have = count(launches, "launch", "launches")
         steps.append(f"measure more launches: this is {have}, and a restart shifts the mean")
     steps.append("measure the baseline's profile again: the old figure may be what is wrong")

@@ -46,12 +46,11 @@ READING = (HOST, INVENTORY, FORKS, JSON)
 CHANGING = (*READING, CHECK, DIFF, SERIAL)
 
 
-def command(*flags: Flag, positional: Sequence[str] = (), name: str = "") -> Callable[[Body], Command]:
+def command(*flags: Flag, name: str = "") -> Callable[[Body], Command]:
     """Make a command of a function.
 
     Args:
         flags: Its arguments, as shown by ``inv --help NAME``.
-        positional: Flags that may be typed without their name, and must be there.
         name: As typed, where the function's own name will not do.
 
     Returns:
@@ -69,11 +68,11 @@ def command(*flags: Flag, positional: Sequence[str] = (), name: str = "") -> Cal
 
         entry.__name__ = body.__name__
         entry.__doc__ = body.__doc__
-        entry.__signature__ = _signature(flags, positional)  # type: ignore[attr-defined]  # Invoke reads it
+        entry.__signature__ = _signature(flags)  # type: ignore[attr-defined]  # Invoke reads it
         task = Command(
             entry,
             name=spelled,
-            positional=list(positional),
+            positional=[flag.name for flag in flags if flag.positional],
             iterable=[flag.name for flag in flags if flag.kind == "list"],
             help={flag.name.replace("_", "-"): flag.help for flag in flags},
             auto_shortflags=False,
@@ -84,11 +83,11 @@ def command(*flags: Flag, positional: Sequence[str] = (), name: str = "") -> Cal
     return decorate
 
 
-def _signature(flags: Sequence[Flag], positional: Sequence[str]) -> inspect.Signature:
+def _signature(flags: Sequence[Flag]) -> inspect.Signature:
     """What Invoke's parser is to see: every number as text, so that a wrong one is our message."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    required = [inspect.Parameter(flag.name, kind) for flag in flags if flag.name in positional]
-    optional = [inspect.Parameter(f.name, kind, default=f.default) for f in flags if f.name not in positional]
+    required = [inspect.Parameter(flag.name, kind) for flag in flags if flag.positional]
+    optional = [inspect.Parameter(f.name, kind, default=f.default) for f in flags if not f.positional]
     return inspect.Signature([inspect.Parameter("c", kind), *required, *optional])
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import EXIT_DONE, InputError
-from stoker.fleet import measure
+from stoker.fleet import judge, measure
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING, command
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stoker.results.record import Record
     from stoker.tasks.run import Run
 
-VERBS: dict[str, Verb] = {verb.name: verb for verb in measure.VERBS}
+VERBS: dict[str, Verb] = {verb.name: verb for verb in (*measure.VERBS, *judge.VERBS)}
 
 
 @command(*READING, *VERBS["bench"].flags)
@@ -106,7 +106,7 @@ def results(run: Run) -> int:
     return EXIT_DONE
 
 
-@command(Flag("run_id", "The run: its id, or a unique end of it."), JSON, positional=("run_id",))
+@command(Flag("run_id", "The run: its id, or a unique end of it.", positional=True), JSON)
 def show(run: Run) -> int:
     """One run, whole: what was measured, how, every sample, what was in force."""
     record = run.project.store.load(run.args["run_id"])
@@ -138,10 +138,10 @@ def show(run: Run) -> int:
     return EXIT_DONE
 
 
-@command(measure.A, measure.B, JSON, positional=("a", "b"))
+@command(*VERBS["compare"].flags, JSON)
 def compare(run: Run) -> int:
     """Two runs side by side, B judged against A, with what else differs between them."""
-    outcome = measure.compare_runs(run.project, run.args["a"], run.args["b"])
+    outcome = judge.compare_runs(run.project, run.args["a"], run.args["b"])
     run.document["comparison"] = outcome.data
     run.screen.table(("", "A>", "B>", "change>"), outcome.data["rows"])
     for text, style in outcome.lines:
@@ -176,7 +176,8 @@ def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
     if result.data is None:
         what = result.error.what if result.error else ""
         return [(result.host, "-", "-", "-", (result.status, "bold red"), "-", what[:60])]
-    found = [row for outcome in result.data for row in outcome.data.get("rows", [outcome.data])]
+    done = [outcome for outcome in result.data if not outcome.skipped]
+    found = [row for outcome in done for row in outcome.data.get("rows", [outcome.data])]
     return [
         (
             result.host,

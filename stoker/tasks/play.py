@@ -11,9 +11,9 @@ from stoker.tasks.command import CHECK, FORKS, INVENTORY, JSON, command
 
 if TYPE_CHECKING:
     from stoker.config.playbooktree import Play, Task
-    from stoker.fleet.choice import Options, Stage
     from stoker.fleet.recap import Report
     from stoker.fleet.result import Result
+    from stoker.fleet.stages import Options, Stage
     from stoker.screen import Board, Screen
     from stoker.tasks.run import Run
 
@@ -28,7 +28,7 @@ _SIGNS = {
 
 
 @command(
-    Flag("book", "A file, or a name in the playbooks' folder."),
+    Flag("book", "A file, or a name in the playbooks' folder.", positional=True),
     INVENTORY,
     FORKS,
     JSON,
@@ -39,13 +39,12 @@ _SIGNS = {
     Flag("extra_var", "NAME=VALUE, a mapping {…}, or @FILE; beats every other variable.", "list"),
     Flag("list_tasks", "Show the tasks that would run; run nothing.", "flag"),
     Flag("list_hosts", "Show the hosts of each play; run nothing.", "flag"),
-    positional=("book",),
 )
 def play(run: Run) -> int:
     """Run a playbook; the book names the hosts, --limit restricts them."""
     from stoker.config import playbook
     from stoker.fleet import play as playing
-    from stoker.fleet.choice import stages
+    from stoker.fleet.stages import stages
     from stoker.fleet.verbs import modules
 
     project = run.project
@@ -67,7 +66,7 @@ def play(run: Run) -> int:
 def _options(run: Run) -> Options:
     """How the book is to run, as typed."""
     from stoker.config import extravars
-    from stoker.fleet.choice import Options
+    from stoker.fleet.stages import Options
 
     return Options(
         limit=tuple(run.args["limit"]),

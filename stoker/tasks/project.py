@@ -21,7 +21,7 @@ PROFILE = Flag("profile", "Profiles to show.", "list")
 @command(HOST, INVENTORY, JSON)
 def hosts(run: Run) -> int:
     """The inventory as resolved: hosts, groups, addresses, what should run there."""
-    from stoker.fleet.choose import desired
+    from stoker.fleet.servers import desired
 
     found = run.hosts()
     run.document["hosts"] = {
@@ -45,11 +45,7 @@ def ping(run: Run) -> int:
     return run.end(results)
 
 
-@command(
-    *READING,
-    Flag("cmd", "The command, as typed in the host's login shell."),
-    Flag("timeout", "Seconds.", "number"),
-)
+@command(*READING, *daily.EXEC.flags)
 def exec_(run: Run) -> int:
     """Run one shell command on hosts, live, over one bare channel; each host keeps its exit code."""
     run.need("cmd", "inv exec --cmd 'uptime'")
@@ -96,11 +92,11 @@ def profiles(run: Run) -> int:
 @command(HOST, INVENTORY, JSON, Flag("profile", "Profile to render.", "list"), DIFF)
 def render(run: Run) -> int:
     """The launch script for a host; --diff against the one that lies there."""
-    from stoker.fleet import choose
+    from stoker.fleet import servers
 
     scripts: dict[str, dict[str, str]] = {}
     for host in run.hosts():
-        for plan in choose.plans(run.project, host, run.args["profile"], None, secrets=False):
+        for plan in servers.plans(run.project, host, run.args["profile"], None, secrets=False):
             scripts.setdefault(host.name, {})[plan.slot] = plan.script
     run.document["scripts"] = scripts
     if not run.args["diff"]:
@@ -117,13 +113,20 @@ def render(run: Run) -> int:
     return run.end(results)
 
 
-@command(*READING, Flag("yes", "Break it without asking.", "flag"), Flag("check", "Only show.", "flag"))
+@command(
+    *READING, Flag("yes", "Take away what dead holders left.", "flag"), Flag("check", "Only show.", "flag")
+)
 def unlock(run: Run) -> int:
-    """Show who holds the host's locks, and break a stale one."""
-    return run.end(run.on_hosts(daily.UNLOCK))
+    """Show who holds the hosts' locks; --yes (with --host) takes away what dead holders left.
+
+    A lock ends with the process that holds it. One whose holder lives is never taken away: it is named, with
+    the process to end.
+    """
+    breaks = run.args["yes"] and not run.check
+    return run.end(run.on_hosts(daily.UNLOCK if breaks else daily.LOCKS))
 
 
-@command(Flag("folder", "Folder to make."), JSON, positional=("folder",))
+@command(Flag("folder", "Folder to make.", positional=True), JSON)
 def init(run: Run) -> int:
     """Lay a new project: tasks.py, inventory, profiles, playbooks."""
     from stoker.config import scaffold
@@ -140,7 +143,7 @@ def init(run: Run) -> int:
 
 
 def _desired(host: Any) -> tuple[str, ...]:
-    from stoker.fleet.choose import desired
+    from stoker.fleet.servers import desired
 
     return desired(host)
 

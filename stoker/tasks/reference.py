@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import BaseModel
 
 from stoker.fleet.flags import Flag
-from stoker.tasks import lab, life, measure, play, project
+from stoker.tasks import doctor, lab, life, measure, play, project
 from stoker.tasks.command import CHANGING, READING, Command
 
 _HEAD = """\
@@ -32,7 +32,7 @@ def commands() -> str:
     """The whole page, in Markdown."""
     parts = [_HEAD, "## Flags that commands share\n\n" + _table(CHANGING)]
     parts.append("Reading commands have the first four; commands that change hosts have them all.\n")
-    parts += _section("The project and its hosts", project.COMMANDS)
+    parts += _section("The project and its hosts", (*project.COMMANDS, *doctor.COMMANDS))
     parts += _section("The life of a server", life.COMMANDS)
     parts += _section("Measure, judge, explain", measure.COMMANDS)
     parts += _section("Runbooks", play.COMMANDS)
@@ -50,10 +50,10 @@ def _section(title: str, tasks: Iterable[Command], *, prefix: str = "") -> Itera
         shared = CHANGING if changes else READING if reads else ()
         note = " *(changes hosts)*" if changes else ""
         own = [flag for flag in flags if flag not in shared]
-        words = "".join(f" {flag.name.upper()}" for flag in own if flag.name in task.positional)
+        words = "".join(f" {flag.name.upper()}" for flag in own if flag.positional)
         yield f"### `inv {prefix}{task.name}{words}`{note}\n"
         yield inspect.getdoc(task.body) or ""
-        rest = [flag for flag in own if flag.name not in task.positional]
+        rest = [flag for flag in own if not flag.positional]
         yield "\n" + _table(rest) if rest else ""
 
 
@@ -69,12 +69,14 @@ _PROFILE_HEAD = """\
 
 Made from the code by `inv dev.docs`. A profile is a YAML file `profiles/NAME.yml`; the name is the file's.
 
-- `extends` names one parent or a list; later ones win; mappings are merged key by key, lists replace, `null` unsets.
+- `extends` names one parent or a list; later ones win; mappings are merged key by key, lists replace,
+  `null` unsets.
 - Values may use Jinja2 over the host's variables, sandboxed and strict: `model: "{{ models }}/Kimi-K2.5"`.
 - Values of `env` reach the process as exactly the strings written: `NO` stays `NO`, `0644` stays `0644`.
-- `args`: `true` is the bare flag; `false` and `null` leave it out; a list is several values; a mapping is JSON.
-- Secrets come by reference, `!secret NAME`: from the controller's environment, or from the command that the setting
-  `stoker.secret_command` names. On the host they lie in one 0600 file beside the launch script.
+- `args`: `true` is the bare flag; `false` and `null` leave it out; a list is several values; a mapping is
+  JSON.
+- Secrets come by reference, `!secret NAME`: from the controller's environment, or from the command that the
+  setting `stoker.secret_command` names. On the host they lie in one 0600 file beside the launch script.
 - `expect` states what an engine is known to turn a variable into, so that the proof does not complain.
 - The launch script is rendered from `stoker/templates/launch.sh.j2`; `profiles/templates/PROFILE.sh.j2`,
   `ENGINE.sh.j2` or `launch.sh.j2` overrides it. Every `{{ }}` in it is quoted for the shell.

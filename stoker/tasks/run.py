@@ -21,7 +21,7 @@ from stoker.errors import (
     StokerError,
     exit_code_of,
 )
-from stoker.fleet import choose
+from stoker.fleet import servers
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.pool import HostResult, fan_out, roll
 from stoker.fleet.project import Project
@@ -118,9 +118,7 @@ class Run:
         """
         jobs = {}
         for host in self.hosts(demanded=verb.changes):
-            plans = self._plans(verb, host) if "profile" in self.args else ()
-            self._must_know_server(verb, host, plans)
-            jobs[host.name] = (host, plans)
+            jobs[host.name] = (host, servers.meant(self.project, verb, host, self.args))
         with self.screen.board(list(jobs)) as board:
             results = self._execute(verb, list(jobs), jobs, dict(extra or {}), board)
         self.document["hosts"] = {result.host: result_data(result) for result in results}
@@ -146,7 +144,9 @@ class Run:
             raise InputError("nobody is there to confirm", next_step="look at the list, then add --yes")
         self.screen.errors.print(f"{question} [y/N] ", end="", markup=False)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise InputError("not confirmed; nothing was touched")
+            raise InputError(
+                "not confirmed; nothing was touched", next_step="answer y to end them, or narrow the choice"
+            )
 
     def end(self, results: Sequence[HostResult]) -> int:
         """Show each host that is not fine, why, and what to do next; return the exit code."""
@@ -158,24 +158,6 @@ class Run:
             names = ", ".join(f"{result.host} ({result.status})" for result in bad)
             self.screen.say((f"{len(results) - len(bad)} of {len(results)} hosts fine; not: {names}", "bold"))
         return exit_code_of(code_of(result) for result in results)
-
-    def _plans(self, verb: Verb, host: Host) -> tuple[LaunchPlan, ...]:
-        """The plans that are meant on a host, made before anything is connected."""
-        profiles, slot = self.args["profile"], self.args.get("slot")
-        if verb.each_profile:  # one after the other in one slot is what it is for
-            for name in profiles:
-                self.project.plan(name, host)
-            return ()
-        return choose.plans(self.project, host, profiles, slot, secrets=verb.wants_secrets)
-
-    def _must_know_server(self, verb: Verb, host: Host, plans: Sequence[LaunchPlan]) -> None:
-        """A changing verb on one server must know which before anything is connected."""
-        if verb.wants_plan and verb.changes and not plans and not self.args.get("slot"):
-            raise InputError(
-                "no profile is named and the host has no stoker_profiles",
-                where=host.name,
-                next_step="add --profile NAME (inv profiles lists them)",
-            )
 
     def _execute(
         self,
@@ -193,8 +175,7 @@ class Run:
             try:
                 args = {**self.args, **extra.get(name, {})}
                 job = Job(self.project, session, args, check=self.check)
-                many = verb.wants_plan and plans
-                return [verb.work(job.on(p)) for p in (plans if many else [plans[0] if plans else None])]
+                return verb.on(job, plans)
             finally:
                 session.close()
 
@@ -216,6 +197,7 @@ class Run:
             return
         for outcome in result.data:
             sign = ("✗ ", "bold red") if outcome.exit_code else ("✓ ", "green")
+            sign = ("- ", "dim") if outcome.skipped else sign
             took = (f" ({seconds(result.seconds)})", "dim")
             board.line(result.host, sign, (f"{self.name}: {outcome.summary}", "bold"), took)
             for text, style in outcome.lines:

@@ -19,11 +19,11 @@ from stoker.config.playbook import Play, Task
 from stoker.errors import ConfigError, HostFailed, HostUnreachable, InputError, StokerError
 from stoker.fleet import play as playing
 from stoker.fleet.call import Timed
-from stoker.fleet.choice import Options, stages
 from stoker.fleet.project import Project
 from stoker.fleet.recap import COUNTED, Part, Report
 from stoker.fleet.result import Result
 from stoker.fleet.session import Session, target_of
+from stoker.fleet.stages import Options, stages
 from stoker.fleet.verbs import VERBS, by_hand, modules
 from stoker.reach.client import Agent, Reach, connect
 from stoker.reach.target import ReachSettings

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import HostFailed, InputError
+from stoker.fleet.hostdata import reading
 
 if TYPE_CHECKING:  # a listing of the commands needs none of them
     from stoker.config.inventory import Host
-    from stoker.fleet.job import Job
+    from stoker.fleet.job import Job, Verb
     from stoker.fleet.project import Project
     from stoker.plan import LaunchPlan
 
@@ -45,10 +46,11 @@ def running(job: Job) -> LaunchPlan | None:
     """
     slot = job.args.get("slot")
     params: dict[str, Any] = {"engines": job.project.engines, "slots": [slot] if slot else None, "plans": {}}
-    servers = job.session.call("status", params, timeout_s=60)["servers"]
-    launches = [server["launch"] for server in servers if server.get("alive") and server.get("launch")]
-    if len(launches) > 1:
+    data = job.session.call("status", params, timeout_s=60)
+    with reading(job.host.name, "its status"):
+        launches = [one["launch"] for one in data["servers"] if one.get("alive") and one.get("launch")]
         names = ", ".join(f"{launch['slot']} ({launch['profile']})" for launch in launches)
+    if len(launches) > 1:
         raise InputError(f"several servers run: {names}", where=job.host.name, next_step="add --slot NAME")
     return job.project.plan_again(launches[0], job.host) if launches else None
 
@@ -70,6 +72,65 @@ def must_run(job: Job) -> LaunchPlan:
             next_step=f"inv status --host {job.host.name} shows what runs there",
         )
     return plan
+
+
+def slot(job: Job) -> str:
+    """The slot that is meant: of the plan, else the one that is named, else of the only server that runs.
+
+    Raises:
+        InputError: Several run: it names the choices.
+        HostFailed: None runs.
+    """
+    return job.plan.slot if job.plan else job.args["slot"] or must_run(job).slot
+
+
+def planned(job: Job) -> LaunchPlan:
+    """The plan that is meant.
+
+    Raises:
+        InputError: Nothing says which.
+    """
+    if job.plan is None:
+        raise _unnamed(job.host)
+    return job.plan
+
+
+def meant(project: Project, verb: Verb, host: Host, args: Mapping[str, Any]) -> tuple[LaunchPlan, ...]:
+    """The servers that a verb is meant for on a host, known before anything is connected.
+
+    Args:
+        project: The project.
+        verb: The verb.
+        host: The host.
+        args: The verb's arguments, typed.
+
+    Returns:
+        At most one plan a slot. Empty for a verb without ``--profile``, for one that takes its profiles one
+        after the other, and where only the host can tell.
+
+    Raises:
+        InputError: Two profiles for one slot, an unknown one; or a verb that changes one server and does not
+            know which.
+    """
+    if "profile" not in args:
+        return ()
+    if verb.each_profile:  # one after the other in one slot is what it is for
+        for name in args["profile"]:
+            project.plan(name, host, secrets=verb.wants_secrets)
+        return ()
+    found = plans(project, host, args["profile"], args.get("slot"), secrets=verb.wants_secrets)
+    # To launch takes a whole profile; to end something, its slot is enough.
+    is_known = bool(found) or (bool(args.get("slot")) and not verb.wants_secrets)
+    if verb.runs == "server" and verb.changes and not is_known:
+        raise _unnamed(host)
+    return found
+
+
+def _unnamed(host: Host) -> InputError:
+    hint = "name one: --profile NAME, in a playbook profile: NAME (inv profiles lists them)"
+    return InputError(
+        "no profile is named and the host has no stoker_profiles", where=host.name, next_step=hint
+    )
 
 
 def plans(
