@@ -119,8 +119,12 @@ def _project(folder: Path, engine: str) -> Path:
     if project.exists():
         shutil.rmtree(project)
     scaffold.lay(project)
+    hosts = (folder / "lab" / "inventory" / "hosts.yml").read_text()
     shutil.rmtree(project / "inventory")
-    (project / "inventory").symlink_to(folder / "lab" / "inventory")
+    (project / "inventory" / "host_vars").mkdir(parents=True)
+    (project / "inventory" / "hosts.yml").write_text(hosts)
+    wanted = STORIES[engine][0]
+    (project / "inventory" / "host_vars" / f"{HOST}.yml").write_text(f"stoker_profiles: [{wanted}]\n")
     (project / ".lab").symlink_to(folder / "lab")
     if engine == "llamacpp":
         _real_engine(project, folder / "lab")

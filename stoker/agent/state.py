@@ -8,6 +8,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional, Tuple
 
+from . import cgroups
 from .context import AgentError
 from .facts import Facts
 from .procs import Process, Snapshot, read_file
@@ -16,6 +17,8 @@ Launch = Dict[str, Any]
 
 MARKER = "STOKER_LAUNCH"
 KEPT_LAUNCHES = 20
+# How a launch's processes are told, the surest first.
+_ORDER = ("shim", "cgroup", "session", "marker")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -113,24 +116,31 @@ def is_this_boot(launch: Launch, facts: Facts) -> bool:
     return bool(launch.get("boot_id") == facts.boot_id and init == facts.init_start)
 
 
-def members(snapshot: Snapshot, launch: Launch, facts: Facts) -> Tuple[List[Process], str]:
+def members(snapshot: Snapshot, launch: Launch) -> Tuple[List[Process], str]:
     """The processes of one launch that live, the shim left out.
 
     Returns:
         The processes, parents before children, and how they were found: ``shim`` (every descendant, whatever
-        it renamed or detached), ``session+marker`` where the shim is gone, ``none`` after the host's restart.
+        it renamed or detached), ``session+marker`` where the shim is gone, either with ``cgroup`` where the
+        server has one of its own; ``none`` after the host's restart.
     """
-    if not is_this_boot(launch, facts) or int(launch.get("pid") or 0) <= 0:
+    if not is_this_boot(launch, snapshot.facts) or int(launch.get("pid") or 0) <= 0:
         return [], "none"  # (0 stands for every session that began outside of a container)
+    own = str(launch.get("cgroup") or "")
+    inside = cgroups.members(own)
+    contained = [process for process in snapshot.living() if process.pid in inside]
     if snapshot.alive(int(launch.get("shim_pid") or 0), int(launch.get("shim_start") or 0)):
-        return snapshot.descendants(int(launch["shim_pid"])), "shim"
-    roots = _session(snapshot, launch) + _marked(snapshot, launch)
-    found: Dict[int, Process] = {}
-    for process in roots:
+        roots, how = [], ["shim"]
+        found = {member.pid: member for member in snapshot.descendants(int(launch["shim_pid"]))}
+    else:
+        roots, how = _session(snapshot, launch) + _marked(snapshot, launch), ["session", "marker"]
+        found = {}
+    for process in [*contained, *roots]:
         for member in [process, *snapshot.descendants(process.pid)]:
             found.setdefault(member.pid, member)
     found.pop(os.getpid(), None)
-    return list(found.values()), "session+marker"
+    how = sorted([*how, "cgroup"], key=_ORDER.index) if cgroups.exists(own) else how
+    return list(found.values()), "+".join(how)
 
 
 def write(path: str, text: str, mode: int = 0o600) -> None:
@@ -153,7 +163,8 @@ def write(path: str, text: str, mode: int = 0o600) -> None:
 
 def write_json(path: str, value: Launch) -> None:
     """Write a JSON file as ``write`` does."""
-    write(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+    # In the order given: a launch's record holds a profile, and arguments have an order.
+    write(path, json.dumps(value, indent=1) + "\n")
 
 
 def amend(home: str, launch: Launch, more: Launch) -> Launch:

@@ -72,6 +72,8 @@ def load(root: Path, values: Mapping[str, Any]) -> Settings:
     known = {f.name: f for f in fields(Settings) if f.name != "root"}
     typed: dict[str, Any] = {}
     for name, value in values.items():
+        if value is None:
+            continue
         if name not in known:
             hint = nearest(name, known)
             raise InputError(f"unknown setting stoker.{name}", where="invoke.yaml", next_step=hint)
@@ -84,15 +86,26 @@ def _typed(name: str, value: Any, default: Any) -> Any:
     where = f"setting stoker.{name}"
     if name == "serial":
         return whole(value, where, word_for_zero="all")
-    if name == "host_key_policy" and value not in HOST_KEY_POLICIES:
-        hint = nearest(str(value), HOST_KEY_POLICIES)
-        raise InputError(f"{value!r} is no host-key policy", where=where, next_step=hint)
+    if name == "host_key_policy":
+        return host_key_policy(value, where)
     if isinstance(default, tuple):
         return (value,) if isinstance(value, str) else tuple(str(item) for item in value or ())
     if isinstance(default, float):
         return number(value, where)
     if isinstance(default, int):
         return whole(value, where, least=1)
+    return str(value)
+
+
+def host_key_policy(value: Any, where: str = "") -> str:
+    """What to do with a host key that was never seen.
+
+    Raises:
+        InputError: No such policy.
+    """
+    if value not in HOST_KEY_POLICIES:
+        hint = nearest(str(value), HOST_KEY_POLICIES)
+        raise InputError(f"{value!r} is no host-key policy", where=where, next_step=hint)
     return str(value)
 
 

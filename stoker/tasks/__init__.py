@@ -6,11 +6,13 @@ works with when it runs.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 from invoke.collection import Collection
 from invoke.exceptions import Exit
 
+from stoker.config.settings import Settings
 from stoker.errors import EXIT_INPUT
 
 
@@ -44,7 +46,9 @@ def _collection(root: Path) -> Collection:
     ns.add_collection(Collection("lab", *lab.COMMANDS))
     if own.is_own_repository(root):
         ns.add_collection(Collection("dev", *own.COMMANDS))
-    ns.configure({"stoker_root": str(root), "tasks": {"dedupe": False}})
+    # Invoke reads INVOKE_STOKER_X only for keys that exist; None stands for "not set", and keeps text as it is.
+    unset = {field.name: None for field in fields(Settings) if field.name != "root"}
+    ns.configure({"stoker_root": str(root), "stoker": unset, "tasks": {"dedupe": False}})
     return ns
 
 
