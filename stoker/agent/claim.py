@@ -22,7 +22,7 @@ class Claim:
         slots: Slots whose launches are ours to end.
         gpus: The GPUs as the driver names them.
         protect: As in a profile.
-        grace_s: For our launcher; None: as its engine has it.
+        grace_s: For our launcher; None: as its launch was planned.
         locks: Names of the locks to hold.
         wants_gpus: Whether the state of the GPUs matters, be they found or not.
     """
@@ -67,6 +67,7 @@ def of_slot(ctx: Context, slot: str, driver: GpuState, force: bool) -> Claim:
         target=_target(bind, port, [gpu.index for gpu in gpus], force),
         slots=(slot,),
         gpus=tuple(gpus),
+        protect=_protected(launch),
         locks=(
             slot_lock(ctx.home, slot),
             *_gpu_locks(gpus),
@@ -88,6 +89,7 @@ def of_host(ctx: Context, driver: GpuState, force: bool) -> Claim:
         target=Target(gpus=None, force=force),
         slots=slots,
         gpus=tuple(driver.gpus),
+        protect=tuple(entry for launch in state.launches(ctx.home) for entry in _protected(launch)),
         locks=(*(slot_lock(ctx.home, slot) for slot in slots), *_gpu_locks(driver.gpus)),
         wants_gpus=True,
     )
@@ -119,6 +121,11 @@ def known_slot(ctx: Context, slot: str) -> Optional[Launch]:
 
 def _target(bind: str, port: int, gpus: Sequence[int], force: bool) -> Target:
     return Target(frozenset(gpus), look.addresses(bind) if port else (), port, force=force)
+
+
+def _protected(launch: Optional[Launch]) -> Tuple[str, ...]:
+    """What the profile of a launch forbids to end."""
+    return tuple(launch["kill"]["protect"]) if launch and launch.get("kill") else ()
 
 
 def _gpu_locks(gpus: Iterable[Any]) -> List[str]:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
 
-from . import describe, procs, quarry, release, signals, state
+from . import cgroups, describe, procs, quarry, release, signals, state
 from .context import AgentError, Context
 from .look import Sight
 from .procs import Process
@@ -22,11 +22,26 @@ _SHOWN = 12
 
 
 @dataclass(frozen=True)
+class Patience:
+    """How long is waited for what does not depend on us.
+
+    Args:
+        unkillable_s: What lives so long after SIGKILL cannot be killed.
+        port_s: Until nobody listens any more.
+        gpu_s: Until the driver has the memory back.
+    """
+
+    unkillable_s: float = signals.UNKILLABLE_S
+    port_s: float = release.PORT_S
+    gpu_s: float = release.GPU_S
+
+
+@dataclass(frozen=True)
 class Order:
     """One clean kill that was decided on.
 
     Args:
-        grace_s: For launchers of ours; None: as their engines have it.
+        grace_s: For launchers of ours; None: as their launches were planned.
         agreed: Only exactly these are ended, and what descends from them (a list that was agreed to).
     """
 
@@ -35,6 +50,7 @@ class Order:
     target: Target
     grace_s: Optional[float] = None
     agreed: Optional[FrozenSet[Tuple[int, int]]] = None
+    patience: Patience = Patience()
 
 
 def nothing() -> Report:
@@ -155,7 +171,7 @@ def carry_out(ctx: Context, order: Order) -> Report:
 
 def _end(ctx: Context, order: Order, prey: quarry.Quarry, doomed: Sequence[Process]) -> List[Process]:
     """The three stages; returns what cannot be killed."""
-    ending = Ending(ctx.facts, prey)
+    ending = Ending(ctx.facts, prey, order.patience.unkillable_s)
     first, grace_s = _launchers(order, doomed)
     left: Sequence[Process] = doomed
     if first:
@@ -179,13 +195,13 @@ def _end(ctx: Context, order: Order, prey: quarry.Quarry, doomed: Sequence[Proce
 def _launchers(order: Order, doomed: Sequence[Process]) -> Tuple[List[Process], float]:
     """Who gets SIGTERM alone and first, and how long they have."""
     keys = {process.key for process in doomed}
-    own = {(int(one["pid"]), int(one["start"])): str(one["engine"]) for one in order.sight.own}
+    own = {(int(one["pid"]), int(one["start"])): one for one in order.sight.own}
     first: Dict[Tuple[int, int], Process] = {}
     graces: List[float] = []
     for process in doomed:
         if process.key in own:
             first[process.key] = process
-            graces.append(_engine_grace(order, own[process.key]) if order.grace_s is None else order.grace_s)
+            graces.append(_own_grace(order, own[process.key]) if order.grace_s is None else order.grace_s)
     for family in order.sight.view.families:
         launcher = family.launcher
         if launcher is not None and launcher.key in keys and not _below(order, launcher, first.values()):
@@ -199,6 +215,11 @@ def _below(order: Order, process: Process, others: Iterable[Process]) -> bool:
     return any(other.key in above for other in others)
 
 
+def _own_grace(order: Order, launch: state.Launch) -> float:
+    planned = (launch.get("kill") or {}).get("grace_s")
+    return _engine_grace(order, str(launch["engine"])) if planned is None else float(planned)
+
+
 def _engine_grace(order: Order, engine: str) -> float:
     known = order.sight.recogniser.engines.get(engine, {})
     return float(known.get("grace_s", DEFAULT_GRACE_S))
@@ -208,7 +229,7 @@ def _end_shims(ctx: Context, order: Order) -> None:
     """The supervisors end by themselves once nothing is left; they go last."""
     end = time.monotonic() + _SHIM_S
     while True:
-        left = quarry.shims(procs.snapshot(ctx.facts), order.sight.own, ctx.facts)
+        left = quarry.shims(procs.snapshot(ctx.facts), order.sight.own)
         if not left:
             break
         if time.monotonic() > end:
@@ -219,6 +240,7 @@ def _end_shims(ctx: Context, order: Order) -> None:
         proof = os.path.join(state.launch_dir(ctx.home, launch["slot"], launch["launch_id"]), "empty")
         if not os.path.exists(proof):
             state.write(proof, "")  # its shim was not there to see it; we were
+        cgroups.remove(str(launch.get("cgroup") or ""))
 
 
 def _ended(order: Order, prey: quarry.Quarry, doomed: Sequence[Process]) -> release.Ended:
@@ -247,8 +269,8 @@ def _ended(order: Order, prey: quarry.Quarry, doomed: Sequence[Process]) -> rele
 def _released(ctx: Context, order: Order, ended: release.Ended, done: Report) -> str:
     """Fill in what was released; returns what was not, or empty."""
     released = done["released"]
-    released["port"] = release.port_free(ended)
-    gpus = release.gpus_free(ctx, ended) if order.scope.ended else []
+    released["port"] = release.port_free(ended, order.patience.port_s)
+    gpus = release.gpus_free(ctx, ended, order.patience.gpu_s) if order.scope.ended else []
     released["gpus"] = [{k: v for k, v in one.items() if k != "free"} for one in gpus]
     released["shm"] = release.sweep_shm(ctx, ended)
     held = [f"GPU {one['index']} still has {one['after_mib']} MiB in use" for one in gpus if not one["free"]]

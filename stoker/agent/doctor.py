@@ -129,7 +129,7 @@ def _safely(name: str, body: Callable[[], Check]) -> Check:
 def _profile(patient: _Patient, plan: Mapping[str, Any]) -> List[Check]:
     """What would keep a profile from starting here, as a launch itself checks it."""
     launch = state.current(patient.ctx.home, plan["slot"])
-    own, _ = state.members(patient.sight.view.snapshot, launch, patient.ctx.facts) if launch else ([], "")
+    own, _ = state.members(patient.sight.view.snapshot, launch) if launch else ([], "")
     found = preflight.check(patient.ctx, plan, patient.driver, look.addresses(plan["bind"]), own)
     checks = []
     for one in found:

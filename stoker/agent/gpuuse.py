@@ -19,7 +19,7 @@ def gpus_of(ctx: Context, found: Subject, state: GpuState) -> Tuple[List[Dict[st
     if not state.gpus:
         return [], ["GPUs: %s" % state.why]
     seen = found.seen
-    users = owners.find(seen, procs.holders(seen, ctx.facts), state, ctx.facts).users
+    users = owners.find(seen, procs.holders(seen), state, ctx.facts).users
     pids = {member.pid for member in found.members}
     held = {index for index, by_pid in users.items() if pids & set(by_pid)}
     missing: List[str] = []
@@ -43,7 +43,7 @@ def strangers(ctx: Context, found: Subject, state: GpuState) -> List[Dict[str, A
     if not used:
         return []
     seen = procs.snapshot(ctx.facts)
-    owned = owners.find(seen, procs.holders(seen, ctx.facts), state, ctx.facts)
+    owned = owners.find(seen, procs.holders(seen), state, ctx.facts)
     ours = {member.pid for member in found.members} | {p.pid for p in seen.descendants(found.launcher.pid)}
     indices = {one["index"] for one in used}
     others = sorted({pid for index in indices for pid in owned.users.get(index, {})} - ours - {os.getpid()})

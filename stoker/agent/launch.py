@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from . import procs, secretsfile, signals, state
+from . import cgroups, procs, secretsfile, signals, state
 from .context import AgentError, Context
 from .logs import tail
 from .state import MARKER, Launch
@@ -96,6 +96,7 @@ def discard(prepared: Prepared) -> None:
     for name in ("launch.sh", secretsfile.NAME):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(prepared.slot_dir, name + _NEXT))
+    cgroups.remove(prepared.record["cgroup"])
     shutil.rmtree(prepared.folder, ignore_errors=True)
 
 
@@ -122,6 +123,7 @@ def start(ctx: Context, prepared: Prepared) -> Launch:
         "pid": pid,
         "start": pid_start,
         "started_at": time.time(),
+        "cgroup": _joined(prepared.record["cgroup"]),
     }
     try:
         _write_record(prepared.folder, launch)
@@ -159,6 +161,7 @@ def _record(
     ctx: Context, plan: Mapping[str, Any], gpus: Sequence[Any], launch_id: str, folder: str
 ) -> Launch:
     facts = ctx.facts
+    marker = os.urandom(16).hex()
     return {
         "launch_id": launch_id,
         "slot": plan["slot"],
@@ -175,10 +178,12 @@ def _record(
         "gpus": [gpu.index for gpu in gpus],
         "gpu_uuids": [gpu.uuid or gpu.index for gpu in gpus],
         "model": plan["model"],
+        "kill": plan["kill"],  # for whoever ends it without its profile
         "resolved": plan["resolved"],  # a launch is also a profile: what runs can be planned again
         "script": os.path.join(folder, "launch.sh"),
         "log": os.path.join(folder, "server.log"),
-        "marker": os.urandom(16).hex(),
+        "marker": marker,
+        "cgroup": cgroups.make(f"{plan['slot']}-{marker[:12]}"),
         "boot_id": facts.boot_id,
         "init_start": facts.init_start,
         "simulated": facts.simulated,
@@ -210,7 +215,9 @@ def _run_shim(ctx: Context, prepared: Prepared) -> Tuple[int, int, int, int]:
         Pid and start time of the shim, then of the launcher.
     """
     python = sys.executable or os.readlink("/proc/self/exe")
-    command = [python, "-I", "-S", os.path.join(prepared.folder, "shim.py"), prepared.folder, "--"]
+    cgroup = prepared.record["cgroup"]
+    shim = [os.path.join(prepared.folder, "shim.py"), prepared.folder, *([cgroup] if cgroup else [])]
+    command = [python, "-I", "-S", *shim, "--"]
     process = subprocess.Popen(
         [*command, *prepared.argv],
         env=dict(prepared.env),
@@ -233,9 +240,17 @@ def _run_shim(ctx: Context, prepared: Prepared) -> Tuple[int, int, int, int]:
     return shim_pid, shim_start, pid, start_time
 
 
+def _joined(cgroup: str) -> str:
+    """The cgroup, if the server (or what it left) is in it."""
+    if cgroups.members(cgroup):
+        return cgroup
+    cgroups.remove(cgroup)  # it has ended already, or the kernel would not have it there
+    return ""
+
+
 def _take_back(ctx: Context, launch: Launch) -> None:
     """End a server that nobody could find again: its record could not be written."""
-    for process in state.members(procs.snapshot(ctx.facts), launch, ctx.facts)[0]:
+    for process in state.members(procs.snapshot(ctx.facts), launch)[0]:
         signals.send(process, signals.KILL)
 
 

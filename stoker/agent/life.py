@@ -98,7 +98,7 @@ def stop(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     """The operation ``stop``: what this slot launched, gracefully, and nothing else.
 
     Args:
-        params: ``slot``, ``engines``, ``check``, ``grace_s`` (null: the engine's), ``owner``.
+        params: ``slot``, ``engines``, ``check``, ``owner``.
 
     Returns:
         The kill report; an empty one where nothing runs.
@@ -111,7 +111,6 @@ def stop(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     wanted = replace(
         claim.of_slot(ctx, params["slot"], driver, False),
         target=Target(own_only=True),
-        grace_s=params.get("grace_s"),
     )
     with _locked(ctx, params, wanted, "stop"):
         order = _decide(ctx, params, wanted, driver)

@@ -145,6 +145,6 @@ def noun(seen: Snapshot, row: Listener) -> Dict[str, Any]:
 def told(seen: Snapshot, row: Listener) -> str:
     """A listener as one line for people."""
     one = noun(seen, row)
-    if one["pid"] is None:
+    if not one["pid"]:
         return f"{row.address}:{row.port} is held by a process of user {row.uid} that we cannot see"
     return f"{row.address}:{row.port} is held by process {one['pid']} of {one['user']}: {one['title']}"

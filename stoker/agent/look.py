@@ -68,7 +68,7 @@ def take(
     how = "none"
     for slot in state.slots(ctx.home):
         for launch in state.leftovers(ctx.home, slot, facts):
-            members, found_by = state.members(snapshot, launch, facts)
+            members, found_by = state.members(snapshot, launch)
             if slot in own:
                 launches.append(launch)
                 how = found_by if members or how == "none" else how
@@ -78,7 +78,7 @@ def take(
     view = View(
         snapshot=snapshot,
         listeners=tuple(procs.listeners(None, snapshot)),
-        owners=owners.find(snapshot, procs.holders(snapshot, facts), driver, facts),
+        owners=owners.find(snapshot, procs.holders(snapshot), driver, facts),
         families=tuple(families.find(snapshot, recogniser)),
         own=tuple(ours.values()),
         slots=slots,

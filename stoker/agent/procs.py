@@ -297,11 +297,8 @@ def listeners(port: Optional[int] = None, snapshot: Optional[Snapshot] = None) -
     ]
 
 
-def holders(snapshot: Snapshot, facts: Facts) -> Dict[int, Set[int]]:
+def holders(snapshot: Snapshot) -> Dict[int, Set[int]]:
     """Which processes hold which GPU device open or mapped.
-
-    Args:
-        facts: ``gpu_device_dir`` says where the device files are.
 
     Returns:
         Number N of the device file ``nvidiaN`` to pids. (N is the GPU's minor number: usually its index.)

@@ -50,7 +50,7 @@ def prove(ctx: Context, params: Mapping[str, Any]) -> Proof:
     plan = params["plan"]
     launch = launch_of(ctx, plan["slot"], params.get("launch_id"))
     seen = snapshot(ctx.facts)
-    members, _ = state.members(seen, launch, ctx.facts)
+    members, _ = state.members(seen, launch)
     if not members:
         raise AgentError("no-server", f"no process of launch {launch['launch_id']} lives")
     return of_plan(plan, workers(seen, members, launch, plan["engine"]), ctx.check_cancelled)

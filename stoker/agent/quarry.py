@@ -6,8 +6,7 @@ import os
 import time
 from typing import Callable, Dict, FrozenSet, Iterable, List, Sequence, Tuple
 
-from . import state
-from .facts import Facts
+from . import cgroups, state
 from .procs import Process, Snapshot
 from .recognise import is_never
 from .state import Launch
@@ -45,7 +44,7 @@ class Quarry:
         """What of it lives now, parents before children."""
         found: Dict[int, Process] = {}
         for launch in self._launches:
-            for process in state.members(snapshot, launch, snapshot.facts)[0]:
+            for process in state.members(snapshot, launch)[0]:
                 if not self._spare(process):
                     found[process.pid] = process
         for process in self._relatives(snapshot):
@@ -57,6 +56,13 @@ class Quarry:
                 process.remember()
                 self.known[process.key] = process
         return list(found.values())
+
+    def cgroups(self, left: Sequence[Process]) -> List[str]:
+        """The cgroups of which every member has to go: they can be ended at once."""
+        doomed = {process.pid for process in left}
+        paths = [str(launch.get("cgroup") or "") for launch in self._launches]
+        inside = [(path, cgroups.members(path)) for path in paths]
+        return [path for path, pids in inside if pids and pids <= doomed]
 
     def _relatives(self, snapshot: Snapshot) -> Iterable[Process]:
         for process in snapshot.living():
@@ -75,7 +81,7 @@ class Quarry:
         return frozenset(doomed - others - {0})  # 0 stands for every one outside of this container
 
 
-def shims(snapshot: Snapshot, launches: Iterable[Launch], facts: Facts) -> List[Process]:
+def shims(snapshot: Snapshot, launches: Iterable[Launch]) -> List[Process]:
     """The living supervisors of these launches."""
     keys = {(int(one.get("shim_pid") or 0), int(one.get("shim_start") or 0)) for one in launches}
     return [process for process in snapshot.living() if process.key in keys]

@@ -48,7 +48,7 @@ class Ended:
     shm_prefixes: Tuple[str, ...]
 
 
-def port_free(ended: Ended, patience_s: float = PORT_S) -> bool:
+def port_free(ended: Ended, patience_s: float) -> bool:
     """Wait until nobody listens there; sockets close a moment after their process."""
     end = time.monotonic() + patience_s
     while ended.port and _listens(ended):
@@ -63,7 +63,7 @@ def _listens(ended: Ended) -> bool:
     return any(overlap(row[0], address) for row in rows for address in ended.addresses)
 
 
-def gpus_free(ctx: Context, ended: Ended, patience_s: float = GPU_S) -> List[Dict[str, Any]]:
+def gpus_free(ctx: Context, ended: Ended, patience_s: float) -> List[Dict[str, Any]]:
     """Wait until the ended processes' GPU memory is back.
 
     Returns:
@@ -82,7 +82,7 @@ def gpus_free(ctx: Context, ended: Ended, patience_s: float = GPU_S) -> List[Dic
 def _owners_now(ctx: Context) -> Owners:
     state = gpu.query(ctx.facts, ctx.login_env)
     snapshot = procs.snapshot(ctx.facts)
-    return owners.find(snapshot, procs.holders(snapshot, ctx.facts), state, ctx.facts)
+    return owners.find(snapshot, procs.holders(snapshot), state, ctx.facts)
 
 
 def _one(ended: Ended, now: Owners, index: int) -> Dict[str, Any]:

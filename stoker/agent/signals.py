@@ -8,7 +8,7 @@ import signal
 import time
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from . import procs
+from . import cgroups, procs
 from .facts import Facts
 from .procs import Process
 from .quarry import Quarry
@@ -18,7 +18,7 @@ KILL = signal.SIGKILL
 FOLLOW_S = 2.0
 # From SIGTERM to those until SIGKILL.
 TERM_S = 5.0
-# What lives this long after SIGKILL cannot be killed.
+# As a rule; what lives this long after SIGKILL cannot be killed.
 UNKILLABLE_S = 5.0
 _TICK_S = 0.005
 _WALK_S = 0.1
@@ -70,11 +70,13 @@ class Ending:
     Args:
         facts: Of this host.
         quarry: What has to go; asked again and again, for processes fork while they die.
+        unkillable_s: What lives so long after SIGKILL cannot be killed.
     """
 
-    def __init__(self, facts: Facts, quarry: Quarry) -> None:
+    def __init__(self, facts: Facts, quarry: Quarry, unkillable_s: float = UNKILLABLE_S) -> None:
         self._facts = facts
         self._quarry = quarry
+        self._unkillable_s = unkillable_s
 
     def left(self) -> List[Process]:
         """What has to go and is still there."""
@@ -107,16 +109,18 @@ class Ending:
         while empty < 2:  # a walk may miss what is born during it
             left = self.left()
             now = time.monotonic()
+            for path in self._quarry.cgroups(left):
+                cgroups.kill(path)
             for process in left:
                 since.setdefault(process.key, now)
                 send(process, signal.SIGKILL)
             empty = 0 if left else empty + 1
             rounds += 1
-            if left and all(now - since[process.key] > UNKILLABLE_S for process in left):
+            if left and all(now - since[process.key] > self._unkillable_s for process in left):
                 return left
             if left and rounds > 5:
                 _kill_groups({p.pgid for p in left} & self._quarry.groups)
-            if left and now - min(since.values()) > 4 * UNKILLABLE_S:
+            if left and now - min(since.values()) > 4 * self._unkillable_s:
                 return left  # it forks faster than it can be killed
             time.sleep(_TICK_S if left else 0)
         return []

@@ -52,7 +52,7 @@ def status(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _ours(ctx: Context, sight: Sight, launch: Launch, params: Mapping[str, Any]) -> Server:
-    members, containment = state.members(sight.view.snapshot, launch, ctx.facts)
+    members, containment = state.members(sight.view.snapshot, launch)
     alive = sight.view.snapshot.alive(int(launch["pid"]), int(launch["start"])) and containment != "none"
     engine = sight.recogniser.engines.get(launch["engine"], {})
     launcher = sight.view.snapshot.by_pid.get(int(launch["pid"]))
@@ -149,7 +149,7 @@ def _strays(sight: Sight) -> Iterable[Finding]:
                 yield _finding(sight, member, f"{family.engine}, its launcher is gone")
     dead = [launch for launch in sight.own if not view.snapshot.alive(launch["pid"], launch["start"])]
     for launch in dead:
-        for member in state.members(view.snapshot, launch, view.snapshot.facts)[0]:
+        for member in state.members(view.snapshot, launch)[0]:
             yield _finding(sight, member, f"left by slot {launch['slot']}, whose launcher is gone")
     known = {member.pid for family in view.families for member in family.members}
     known |= {process.pid for process in view.own} | set(view.agent)

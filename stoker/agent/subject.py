@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from . import families, gate, http, liveenv, proof, state
+from . import families, gate, http, liveenv, procs, proof, state
 from .context import AgentError, Context
 from .procs import Listener, Process, Snapshot, listeners, overlap, snapshot
 from .recognise import Recogniser, flag_value
@@ -97,7 +97,7 @@ def find(ctx: Context, params: Mapping[str, Any]) -> Subject:
 
 def _launched(ctx: Context, params: Mapping[str, Any], seen: Snapshot, slot: str) -> Optional[Subject]:
     launch = state.current(ctx.home, slot)
-    members, _ = state.members(seen, launch, ctx.facts) if launch else ([], "none")
+    members, _ = state.members(seen, launch) if launch else ([], "none")
     if launch is None or not members:
         return None
     listener = _listener(seen, launch, members)
@@ -116,7 +116,7 @@ def _launched(ctx: Context, params: Mapping[str, Any], seen: Snapshot, slot: str
         workers=tuple(workers),
         address=listener.address,
         port=listener.port,
-        headers=headers or _key(engine, launcher),
+        headers=headers or key_of(engine, launcher),
         seen=seen,
     )
 
@@ -189,7 +189,7 @@ def _by_hand(
         workers=tuple(proof.workers(seen, members, root, engine)),
         address=listener.address,
         port=listener.port,
-        headers=_key(engine, launcher) or headers,
+        headers=key_of(engine, launcher) or headers,
         seen=seen,
     )
 
@@ -206,22 +206,30 @@ def _only(ctx: Context, params: Mapping[str, Any], seen: Snapshot) -> Subject:
         for row in listeners(None, seen):
             if row.pid in pids and _serves(row):
                 ports.setdefault(row.port, family.engine)
+    holders = {pid for pids in procs.holders(seen).values() for pid in pids}
+    for row in listeners(None, seen) if holders else ():
+        if row.pid and row.pid not in ours and row.port not in ports and seen.is_ours(seen.by_pid[row.pid]):
+            below = {row.pid, *(process.pid for process in seen.descendants(row.pid))}
+            if below & holders and _serves(row):  # no engine that Stoker knows, but on a GPU
+                ports[row.port] = seen.by_pid[row.pid].comm
     if len(slots) + len(ports) == 1:
         found = _launched(ctx, params, seen, slots[0]) if slots else None
         return found or _on_port(ctx, params, seen, next(iter(ports)))
     if not slots and not ports:
         raise _nobody("no server runs here")
     choices = ["slot %s" % slot for slot in slots] + ["port %d (%s)" % pair for pair in ports.items()]
-    raise AgentError("bad-request", "several servers run here", choices, "say which: --slot NAME")
+    raise AgentError(
+        "bad-request", "several servers run here", choices, "say which: --slot NAME, or --port PORT"
+    )
 
 
 def _members(ctx: Context, seen: Snapshot, slot: str) -> List[Process]:
     launch = state.current(ctx.home, slot)
-    return state.members(seen, launch, ctx.facts)[0] if launch else []
+    return state.members(seen, launch)[0] if launch else []
 
 
 def _lives(ctx: Context, seen: Snapshot, launch: Dict[str, Any]) -> bool:
-    return bool(state.members(seen, launch, ctx.facts)[0])
+    return bool(state.members(seen, launch)[0])
 
 
 def _serves(row: Listener) -> bool:
@@ -240,7 +248,7 @@ def _engine(params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return known.get(name) or known.get("openai") or _UNKNOWN_ENGINE
 
 
-def _key(engine: Mapping[str, Any], launcher: Process) -> Dict[str, str]:
+def key_of(engine: Mapping[str, Any], launcher: Process) -> Dict[str, str]:
     """The API key as the server itself was given it: it stays on this host, where the request goes too."""
     name = engine["api_key_env"]
     key = flag_value(launcher.argv, "--api-key")

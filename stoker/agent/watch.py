@@ -76,7 +76,7 @@ class Watch:
     def look(self) -> Tuple[Snapshot, List[Process]]:
         """A snapshot, and the processes of the launch in it."""
         seen = snapshot(self._ctx.facts)
-        members, _ = state.members(seen, dict(self.launch), self._ctx.facts)
+        members, _ = state.members(seen, dict(self.launch))
         return seen, members
 
     @contextlib.contextmanager

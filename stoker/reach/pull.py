@@ -42,6 +42,19 @@ class RemoteFile:
     sha256: str
 
 
+@dataclass(frozen=True)
+class Manifest:
+    """What a host announces of a folder.
+
+    Args:
+        root: The folder's path there, links followed.
+        files: Every regular file in it.
+    """
+
+    root: str
+    files: tuple[RemoteFile, ...]
+
+
 def pull(
     agent: Agent,
     remote_dir: str,
@@ -72,15 +85,36 @@ def pull(
         HostUnreachable: Lost on the way.
         InputError: Nothing can be written here.
     """
+    return fetch(agent, announced(agent, remote_dir, max_bytes), local_dir, on_progress)
+
+
+def announced(agent: Agent, remote_dir: str, max_bytes: int = MAX_BYTES) -> Manifest:
+    """What there is to pull.
+
+    Raises:
+        HostFailed: ``io``, ``bad-manifest``.
+        HostUnreachable: Lost on the way.
+    """
     answer = agent.call("manifest", {"path": remote_dir})
     files = read_manifest(agent.host, answer, max_bytes)
-    root = str(answer.get("root") or remote_dir)
+    return Manifest(str(answer.get("root") or remote_dir), tuple(files))
+
+
+def fetch(
+    agent: Agent, manifest: Manifest, local_dir: Path, on_progress: OnProgress | None = None
+) -> list[Path]:
+    """Bring what was announced; else as :func:`pull`.
+
+    Raises:
+        HostFailed: ``checksum``: a file is not what was announced any more.
+    """
+    files = manifest.files
     try:
         local_dir.mkdir(parents=True, exist_ok=True)
         places = {file: _place(agent.host, local_dir, file) for file in files}
         missing = [file for file in files if not _is_here(places[file], file)]
         if missing:
-            _Stream(agent, root, missing, on_progress).write(places)
+            _Stream(agent, manifest.root, missing, on_progress).write(places)
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=str(error.filename or local_dir)) from error
     return [places[file] for file in files]

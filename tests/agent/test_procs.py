@@ -133,7 +133,7 @@ def test_holders_of_a_gpu_are_those_that_have_it_open_or_mapped(host: Host) -> N
     mapped = host.python(f"{mapping}; {SLEEP}")
     host.python(f"file = open({str(host.root / 'facts.json')!r}); {SLEEP}")
     facts = host.context().facts
-    assert procs.holders(procs.snapshot(facts), facts) == {0: {opened}, 2: {mapped}}
+    assert procs.holders(procs.snapshot(facts)) == {0: {opened}, 2: {mapped}}
 
 
 def test_a_process_belongs_to_a_host_by_its_environment_even_when_renamed(host: Host) -> None:

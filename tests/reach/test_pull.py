@@ -14,7 +14,7 @@ import pytest
 
 from stoker.errors import HostFailed, HostUnreachable, InputError
 from stoker.reach.client import Agent, Reach
-from stoker.reach.pull import pull, read_manifest
+from stoker.reach.pull import announced, fetch, pull, read_manifest
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer
 
@@ -94,28 +94,18 @@ def test_links_and_pipes_are_listed_and_not_followed(agent: Agent, remote: Path,
 
 
 def test_log_that_grows_meanwhile_is_pulled_as_it_was_announced(
-    agent: Agent, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, remote: Path, tmp_path: Path
 ) -> None:
-    after_manifest(agent, monkeypatch, lambda: (remote / "run.json").open("a").write("more\n"))
-    pull(agent, str(remote), tmp_path / "here")
+    manifest = announced(agent, str(remote))
+    with (remote / "run.json").open("a") as log:
+        log.write("more\n")
+    fetch(agent, manifest, tmp_path / "here")
     assert contents(tmp_path / "here") == CONTENT
-
-
-def after_manifest(agent: Agent, monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
-    """Do something on the host between the announcement and the stream."""
-    call = agent.call
-
-    def calling(op: str, params: dict[str, Any]) -> dict[str, Any]:
-        answer = call(op, params)
-        act()
-        return answer
-
-    monkeypatch.setattr(agent, "call", calling)
 
 
 @pytest.mark.parametrize("change", ["changed", "shrunk", "gone"])
 def test_file_that_is_not_what_was_announced_is_not_kept(
-    agent: Agent, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+    agent: Agent, remote: Path, tmp_path: Path, change: str
 ) -> None:
     victim = remote / "raw/a b.txt"
     acts = {
@@ -123,9 +113,10 @@ def test_file_that_is_not_what_was_announced_is_not_kept(
         "shrunk": lambda: victim.write_bytes(b"less"),
         "gone": victim.unlink,
     }
-    after_manifest(agent, monkeypatch, acts[change])
+    manifest = announced(agent, str(remote))
+    acts[change]()
     with pytest.raises(HostFailed) as caught:
-        pull(agent, str(remote), tmp_path / "here")
+        fetch(agent, manifest, tmp_path / "here")
     assert caught.value.kind == "checksum"
     assert "raw/a b.txt" in caught.value.what
     here = contents(tmp_path / "here")
