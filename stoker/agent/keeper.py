@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import AbstractSet, Optional, Sequence, Tuple
 
+from . import cgroups
 from .descriptors import read_file
 from .procs import Process, Snapshot
 from .recognise import invocation, is_never, is_shell
@@ -67,8 +68,8 @@ def container_of(cgroup: str) -> Optional[Keeper]:
 
 
 def _unit(process: Process) -> Optional[Keeper]:
-    path = _cgroup(process.pid)
-    return None if path == _cgroup(os.getpid()) else unit_of(path)
+    path, ours = (cgroups.without_ours(_cgroup(pid)) for pid in (process.pid, os.getpid()))
+    return None if path == ours else unit_of(path)
 
 
 def unit_of(cgroup: str) -> Optional[Keeper]:

@@ -23,6 +23,7 @@ BENCH = (
     Flag("tokens", "Tokens of each request.", "whole", least=BOUNDS["tokens"][0]),
     Flag("concurrency", "Requests at once.", "whole", least=BOUNDS["concurrency"][0]),
 )
+PORT = Flag("port", "Port of the server, where somebody started it by hand.", "whole", least=1)
 MAX_LOSS = Flag("max_loss", "Loss that an ok must rule out, 0..1 (0.10).", "number")
 _SHOWN_CAUSES = 3
 
@@ -33,7 +34,8 @@ def bench(job: Job) -> Outcome:
     The data has ``run_id``, ``tok_s``, ``verdict``, ``change``, ``line`` and, on a regression, ``causes``.
     """
     launches = job.args["launches"] or 1
-    job = job.on(job.plan or servers.running(job))
+    if job.args.get("port") is None:
+        job = job.on(job.plan or servers.running(job))
     if launches > 1:  # they restart the server
         servers.planned(job)
     results = [_measure(job)]
@@ -106,6 +108,7 @@ def _measure(job: Job) -> dict[str, Any]:
     params = {
         "plan": plan.to_wire() if plan else None,
         "slot": plan.slot if plan else job.args["slot"],  # the host knows which is the only one
+        "port": job.args.get("port"),
         "engines": job.project.engines,
         "bench": wanted.to_wire(),
         "run_id": new_run_id(job.host.name),
@@ -295,6 +298,7 @@ VERBS = (
         (
             life.PROFILE,
             life.SLOT,
+            PORT,
             *BENCH,
             Flag("launches", "Restart in between: the unit of evidence is the launch (1).", "whole", least=1),
             MAX_LOSS,
@@ -313,5 +317,10 @@ VERBS = (
     ),
 )
 BENCH_PROFILES = Verb(
-    "bench-all", VERBS[0].flags, bench_profiles, changes=True, each_profile=True, wants_secrets=True
+    "bench-all",
+    tuple(f for f in VERBS[0].flags if f is not PORT),
+    bench_profiles,
+    changes=True,
+    each_profile=True,
+    wants_secrets=True,
 )

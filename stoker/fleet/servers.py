@@ -114,6 +114,12 @@ def meant(project: Project, verb: Verb, host: Host, args: Mapping[str, Any]) -> 
     """
     if "profile" not in args:
         return ()
+    if args.get("port") is not None:
+        if args["profile"] or args.get("slot"):
+            raise InputError(
+                "--port names a server of its own: leave --profile and --slot out", where=host.name
+            )
+        return ()
     if verb.each_profile:  # one after the other in one slot is what it is for
         for name in args["profile"]:
             project.plan(name, host, secrets=verb.wants_secrets)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import procs
+from stoker.agent import cgroups, procs
 from stoker.agent.context import Context, Session
 from stoker.engines.base import ArgvShape, Engine
 from stoker.plan import KillPolicy, LaunchPlan, ReadyPolicy
@@ -212,6 +212,8 @@ class Host:
                 with contextlib.suppress(OSError):
                     os.kill(process.pid, signal.SIGKILL)
             time.sleep(0.005)
+        for record in self.home.rglob("launch.json"):
+            cgroups.remove(json.loads(record.read_text() or "{}").get("cgroup", ""))
         for child in self.children:
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
