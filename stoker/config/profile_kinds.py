@@ -13,6 +13,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 
+from stoker import benchmarks
+from stoker.errors import nearest
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARGUMENT = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -94,6 +97,14 @@ def name(value: Any) -> str:
         raise Wrong(
             f"{written!r} is no name", "up to 64 letters, digits, '.', '_', '-'; a letter or digit first"
         )
+    return written
+
+
+def benchmark(value: Any) -> str:
+    """A benchmark's name."""
+    written = line(value)
+    if written not in benchmarks.NAMES:
+        raise Wrong(f"{written!r} is no benchmark", nearest(written, benchmarks.NAMES))
     return written
 
 
@@ -292,7 +303,10 @@ Name = Annotated[str, PlainValidator(name)]
 Variable = Annotated[str, PlainValidator(variable)]
 Argument = Annotated[str, PlainValidator(argument)]
 Seconds = Annotated[float, PlainValidator(seconds)]
-Count = Annotated[int, PlainValidator(whole(1))]
+Benchmark = Annotated[str, PlainValidator(benchmark)]
+Runs = Annotated[int, PlainValidator(whole(*benchmarks.BOUNDS["runs"]))]
+Tokens = Annotated[int, PlainValidator(whole(*benchmarks.BOUNDS["tokens"]))]
+Concurrency = Annotated[int, PlainValidator(whole(*benchmarks.BOUNDS["concurrency"]))]
 Port = Annotated[int, PlainValidator(whole(1, 65535))]
 Address = Annotated[str, PlainValidator(address)]
 Model = Annotated[str, PlainValidator(model)]

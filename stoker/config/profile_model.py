@@ -58,14 +58,14 @@ class Profile(Section):
 
     Args:
         description: For people; no part of the hash.
-        engine: Name of the engine.
-        server: The server's process.
-        env: Exactly what the server's environment gets, as text or as a reference to a secret.
-        expect: Name to the value that an engine is known to turn a variable into.
+        engine: Name of the engine: ``sglang``, ``vllm``, ``llamacpp``, ``transformers`` or ``openai``.
+        server: The server's process; see below, as for the other sections.
+        env: The tuning: name to value, exactly what the server's environment gets; or ``!secret NAME``.
+        expect: Name to the value that the engine is known to turn a variable into.
         hooks: Shell commands around a restart.
         ready: When waiting ends without a ready server.
-        kill: What may be ended.
-        bench: The benchmark.
+        kill: What a clean kill spares, and how patient it is.
+        bench: The benchmark that the profile is judged by.
     """
 
     description: kinds.Text = ""

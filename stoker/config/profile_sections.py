@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from stoker import benchmarks
 from stoker.config import profile_kinds as kinds
 
 
@@ -19,20 +20,22 @@ class Server(Section):
     """The server's process.
 
     Args:
-        name: The slot on the host.
-        model: A path on the host, or a hub's name.
-        served_name: Model ids it answers to, where they follow neither from the model nor from the arguments.
-        bind: IP address to listen on.
+        name: The slot on the host: one server a slot.
+        model: An absolute path on the host, or a name in a hub.
+        served_name: Model ids it answers to, where they follow neither from the model nor from the arguments;
+            one, or a list.
+        bind: IP address to listen on; ``0.0.0.0`` for all.
         port: TCP port to listen on.
-        gpus: Indices, UUIDs, ``("all",)``, or empty.
-        venv: Virtual environment, first on the PATH.
-        python: Interpreter, in place of ``venv``.
-        command: What is run in place of the engine's own command.
-        args: ``True`` is the bare flag, a tuple several values after one flag, a mapping JSON.
-        inherit: Variables taken over from the login.
-        setup: Shell commands before the server is run.
-        wrap: Command put before the server's.
-        api_key: The key that the server demands.
+        gpus: A list of indices or UUIDs, ``all``, or none: then the engine finds its own.
+        venv: Virtual environment of the engine, an absolute path; its ``bin`` comes first on the PATH.
+        python: Interpreter of the engine, in place of ``venv``'s.
+        command: Words that are run in place of the engine's own command.
+        args: The engine's arguments, name to value: ``true`` is the bare flag, a list several values after
+            one flag, a mapping JSON; what is ``false`` or ``null`` is left out.
+        inherit: Names of variables that are taken over from the login; all others are dropped.
+        setup: Shell commands before the server is run; one that fails ends the launch.
+        wrap: Words put before the server's command, such as ``[numactl, --interleave=all]``.
+        api_key: The key that the server demands, as ``!secret NAME``.
     """
 
     name: kinds.Name = "default"
@@ -55,8 +58,8 @@ class Hooks(Section):
     """Shell commands around a restart.
 
     Args:
-        before_stop: Before the old server is ended.
-        after_ready: Once the new one is ready.
+        before_stop: Before the old server is ended; one that fails stops the restart.
+        after_ready: Once the new one is ready and its tuning proven.
         drain_s: Waited after ``before_stop``.
     """
 
@@ -69,8 +72,8 @@ class Ready(Section):
     """When waiting for readiness ends without it.
 
     Args:
-        timeout_s: Since the launch.
-        stall_s: Without any sign of work.
+        timeout_s: Seconds since the launch.
+        stall_s: Seconds without any sign of work: no log line, no CPU or disk activity.
     """
 
     timeout_s: kinds.Seconds = 3600.0
@@ -81,8 +84,8 @@ class Kill(Section):
     """What a clean kill spares, and how patient it is.
 
     Args:
-        protect: Exact process names, or ``cmd:REGEX``.
-        grace_s: From SIGTERM to the launcher until the rest is signalled; None: the engine's.
+        protect: What is never ended: exact process names, or ``cmd:REGEX`` over the command line.
+        grace_s: Seconds from SIGTERM to the launcher until the rest is signalled; without it the engine's.
     """
 
     protect: tuple[kinds.Protected, ...] = ()
@@ -93,13 +96,13 @@ class Bench(Section):
     """The benchmark that a profile is judged by.
 
     Args:
-        name: Which benchmark.
-        runs: Measured runs.
-        tokens: Tokens a request generates.
-        concurrency: Requests at once.
+        name: Which benchmark: ``decode``.
+        runs: Measured runs, after one warm-up.
+        tokens: Tokens that each request generates, at least 2.
+        concurrency: Requests of a run, all at once.
     """
 
-    name: kinds.Name = "decode"
-    runs: kinds.Count = 5
-    tokens: kinds.Count = 500
-    concurrency: kinds.Count = 1
+    name: kinds.Benchmark = benchmarks.Bench.name
+    runs: kinds.Runs = benchmarks.Bench.runs
+    tokens: kinds.Tokens = benchmarks.Bench.tokens
+    concurrency: kinds.Concurrency = benchmarks.Bench.concurrency

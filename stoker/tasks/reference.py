@@ -103,7 +103,8 @@ def profile() -> str:
 def _fields(prefix: str, model: type[BaseModel]) -> str:
     """A model's fields with what its docstring says of them and what they are by default."""
     rows = [
-        f"| `{prefix}{name}` | {meaning} | {_default(model, name)} |" for name, meaning in _arguments(model)
+        f"| `{prefix}{name}` | {meaning.replace('``', '`')} | {_default(model, name)} |"
+        for name, meaning in _arguments(model)
     ]
     return "\n".join(["| field | | by default |", "|---|---|---|", *rows]) + "\n"
 

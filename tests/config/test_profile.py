@@ -17,6 +17,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker import benchmarks
 from stoker.config.inventory import Host
 from stoker.config.profile import Library, Profile
 from stoker.config.yamlfile import Secret
@@ -241,3 +242,27 @@ def test_record_that_holds_no_profile_is_told(change: dict[str, Any], said: str)
         Profile.from_plain({**SMALL, **change}, where="results/x/run.json")
     assert caught.value.where == "results/x/run.json"
     assert said in " ".join(caught.value.evidence)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("{tokens: 1}", "1 is out of range (2 to 1000000)"),
+        ("{runs: 1001}", "1001 is out of range (1 to 1000)"),
+        ("{concurrency: 5000}", "5000 is out of range (1 to 4096)"),
+        ("{name: decod}", "'decod' is no benchmark (did you mean 'decode'?)"),
+    ],
+)
+def test_a_benchmark_that_could_not_run_is_a_mistake_of_its_line(
+    tmp_path: Path, written: str, said: str
+) -> None:
+    (tmp_path / "profiles").mkdir()
+    text = f"engine: vllm\nserver: {{model: /m, port: 1}}\nbench: {written}\n"
+    (tmp_path / "profiles/it.yml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        Library(tmp_path / "profiles", tmp_path).resolve("it", HOST)
+    assert [str(problem) for problem in caught.value.problems] == [f"profiles/it.yml:3: {said}"]
+
+
+def test_a_profile_has_the_benchmarks_own_defaults() -> None:
+    assert Profile.from_plain(SMALL).bench.model_dump() == benchmarks.Bench().to_wire()
