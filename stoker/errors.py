@@ -5,10 +5,11 @@ The tree::
     StokerError                     1  a fault in Stoker itself
     ├── InputError                  2  the input is wrong, nothing was touched
     │   └── ConfigError             2  ... with every mistake of the files, as file:line
-    ├── HostError                      knows its host
-    │   ├── HostFailed              3  reached, but the step failed
-    │   └── HostUnreachable         4  never reached, or lost
-    └── Interrupted               130  Ctrl-C once a command had begun
+    └── HostError                      knows its host
+        ├── HostFailed              3  reached, but the step failed
+        └── HostUnreachable         4  never reached, or lost
+
+Ctrl-C is Python's own KeyboardInterrupt (130, once a command had begun).
 
 An error says what, where, the last evidence, and what to do next.
 """
@@ -131,12 +132,6 @@ class HostUnreachable(HostError):
     """Refused, timed out, wrong host key, login denied, or lost on the way."""
 
     exit_code = EXIT_UNREACHABLE
-
-
-class Interrupted(StokerError):
-    """Ctrl-C, once a command had begun."""
-
-    exit_code = EXIT_INTERRUPTED
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import posixpath
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stoker import engines
 from stoker.config import script
 from stoker.config.profile import Profile, SecretRef, flag_of
+from stoker.config.profile_sections import Ready
 from stoker.engines.base import Engine
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class KillPolicy:
     """
 
     protect: tuple[str, ...] = ()
-    grace_s: float = 15.0
+    grace_s: float = Engine.grace_s
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class ReadyPolicy:
         stall_s: Without a new log byte, CPU or disk activity.
     """
 
-    timeout_s: float = 3600.0
-    stall_s: float = 1200.0
+    timeout_s: float = Ready().timeout_s
+    stall_s: float = Ready().stall_s
 
 
 @dataclass(frozen=True)
@@ -198,11 +198,6 @@ def build(
         secrets={} if secrets is None else _values(references, secrets),
         hooks=HookPolicy(profile.hooks.before_stop, profile.hooks.after_ready, profile.hooks.drain_s),
     )
-
-
-def secrets_file(plan: LaunchPlan) -> str:
-    """The text of ``secrets.env``, which the launch script reads; empty where the plan has no secrets."""
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in plan.secrets.items())
 
 
 def _python(server: Server, engine: Engine) -> str:

@@ -68,6 +68,8 @@ class Metrics:
         waiting: Gauges whose sum is the number of requests that wait.
         finished: Counters whose sum is the number of requests ended since the start.
         generation_tokens: Counters whose sum is the number of tokens generated since the start.
+        throughput: Gauges whose sum is the tokens a second that are made now.
+        steps: Counters of decoding steps; only for an engine that counts a request's tokens at its end.
     """
 
     path: str = "/metrics"
@@ -75,6 +77,8 @@ class Metrics:
     waiting: tuple[str, ...] = ()
     finished: tuple[str, ...] = ()
     generation_tokens: tuple[str, ...] = ()
+    throughput: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,6 @@ class Engine:
             surprise there, and the reason why a profile's own value may not hold.
         env_prefixes: Prefixes of variables the engine reads, besides the general tuning prefixes.
         shm_prefixes: Base-name prefixes of files it leaves in /dev/shm.
-        seconds_to_ready: Typical, for a progress bar before the first stage.
     """
 
     name: str
@@ -142,7 +145,6 @@ class Engine:
     rewrites: dict[str, str] = field(default_factory=dict)
     env_prefixes: tuple[str, ...] = ()
     shm_prefixes: tuple[str, ...] = ()
-    seconds_to_ready: float = 60.0
 
     def to_wire(self) -> dict[str, Any]:
         """The same as JSON types, for the agent."""

@@ -75,7 +75,7 @@ LLAMACPP = Engine(
         running=("llamacpp:requests_processing",),
         waiting=("llamacpp:requests_deferred",),
         generation_tokens=("llamacpp:tokens_predicted_total",),
+        steps=("llamacpp:n_decode_total",),
     ),
     env_prefixes=("LLAMA_ARG_", "LLAMA_LOG_", "GGML_"),
-    seconds_to_ready=20.0,
 )

@@ -97,6 +97,7 @@ SGLANG = Engine(
         waiting=("sglang:num_queue_reqs",),
         finished=("sglang:num_requests_total",),
         generation_tokens=("sglang:generation_tokens_total",),
+        throughput=("sglang:gen_throughput",),
     ),
     rewrites={
         "NCCL_CUMEM_ENABLE": "0",
@@ -108,5 +109,4 @@ SGLANG = Engine(
     },
     env_prefixes=("SGLANG_", "SGL_", "FLASHINFER_", "TRTLLM_", "DG_"),
     shm_prefixes=("psm_", "sem.mp-", "nccl-", "sglang_loads_"),
-    seconds_to_ready=300.0,
 )

@@ -28,5 +28,4 @@ TRANSFORMERS = Engine(
     stream_usage=False,
     metrics=Metrics(path=""),
     env_prefixes=("TRANSFORMERS_",),
-    seconds_to_ready=60.0,
 )

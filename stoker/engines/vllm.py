@@ -107,5 +107,4 @@ VLLM = Engine(
     },
     env_prefixes=("VLLM_", "FLASHINFER_", "TORCHINDUCTOR_"),
     shm_prefixes=("psm_", "sem.mp-", "nccl-", "vllm_"),
-    seconds_to_ready=180.0,
 )

@@ -40,7 +40,7 @@ def exec_(job: Job) -> Outcome:
             host=job.host.name,
             kind="exit",
             evidence=(done.stderr or done.stdout).splitlines()[-5:],
-            next_step=f"try it there: ssh in as inv ping --host {job.host.name} does",
+            next_step="correct the command; the whole of its output is in --json",
             detail=data,
         )
     return Outcome("exit 0", data)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stoker.errors import HostError, HostUnreachable, InputError, Interrupted, StokerError
+from stoker.errors import HostError, HostUnreachable, InputError, StokerError
 
 Status = Literal["ok", "failed", "unreachable", "skipped", "interrupted"]
 
@@ -213,7 +213,7 @@ class _Fan:
 
 def _failure(name: str, error: BaseException, seconds: float, stopped: bool) -> HostResult:
     """What was raised, as a result."""
-    if isinstance(error, Interrupted | KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt):
         return HostResult(name, "interrupted", error=None, seconds=seconds)
     if isinstance(error, HostError) and stopped and error.kind == "cancelled":
         return HostResult(name, "interrupted", error=None, seconds=seconds)

@@ -199,7 +199,7 @@ def _start(places: Folders, planned: LabState) -> LabState:
                     sys.executable,
                     "-P",
                     "-m",
-                    "stoker.lab.guardian",
+                    _GUARDIAN,
                     str(places.root),
                     str(port),
                     str(writing),

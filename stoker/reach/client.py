@@ -89,11 +89,6 @@ class Reach:
             raise
 
 
-def connect(target: Target, settings: ReachSettings, known_hosts: KnownHosts | None = None) -> Agent:
-    """Connect to one host alone; several share a :class:`Reach` (see :meth:`Reach.connect`)."""
-    return Reach(settings, known_hosts).connect(target)
-
-
 class Agent:
     """The agent on one host. Calls come one after the other; ``cancel`` and ``close`` from any thread.
 

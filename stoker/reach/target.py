@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stoker.config.settings import HOST_KEY_POLICIES, Settings
+from stoker.config.settings import Settings, host_key_policy
 from stoker.errors import InputError, nearest
 from stoker.reach.sshargs import SshOptions, parse
 
@@ -46,9 +46,7 @@ class ReachSettings:
     known_hosts: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.host_key_policy not in HOST_KEY_POLICIES:
-            hint = nearest(self.host_key_policy, HOST_KEY_POLICIES)
-            raise InputError(f"{self.host_key_policy!r} is no host-key policy", next_step=hint)
+        host_key_policy(self.host_key_policy)
 
     @property
     def strict(self) -> bool:

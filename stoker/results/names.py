@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _COMMUNICATION = ("NCCL_", "UCX_", "TORCH_NCCL_", "RCCL_")
+# What one engine alone reads. What several read (FLASHINFER_, TORCHINDUCTOR_) is nobody's.
 _OF_ENGINE = {
     "SGLANG_": "sglang",
     "SGL_": "sglang",

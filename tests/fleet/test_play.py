@@ -25,7 +25,7 @@ from stoker.fleet.result import Result
 from stoker.fleet.session import Session, target_of
 from stoker.fleet.stages import Options, stages
 from stoker.fleet.verbs import VERBS, by_hand, modules
-from stoker.reach.client import Agent, Reach, connect
+from stoker.reach.client import Agent, Reach
 from stoker.reach.target import ReachSettings
 from tests.e2e.project import ProjectFolder
 from tests.sshd import SshServer
@@ -484,7 +484,7 @@ def test_a_book_runs_over_one_login_to_a_real_sshd(books: Books, tmp_path: Path)
 
 def test_a_verb_with_a_time_limit_ends_in_time(books: Books) -> None:
     host = Host("a", HERE, (), "")
-    session = Session(host, lambda one: connect(target_of(one), ReachSettings()), books.heard.event)
+    session = Session(host, lambda one: Reach(ReachSettings()).connect(target_of(one)), books.heard.event)
     try:
         session.call("exec", {"argv": ["true"]})
         timed = Timed(session, 0.3)

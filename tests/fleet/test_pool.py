@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from stoker.errors import HostFailed, HostUnreachable, InputError, Interrupted, StokerError
+from stoker.errors import HostFailed, HostUnreachable, InputError, StokerError
 from stoker.fleet.pool import HostResult, fan_out, roll
 
 NAMES = [f"h{number}" for number in range(6)]
@@ -226,9 +226,9 @@ def test_failure_that_ctrl_c_did_not_cause_stays_a_failure() -> None:
     assert statuses(fan_out(["h0"], work, forks=1, stop=stop)) == {"h0": "failed"}
 
 
-def test_interrupted_error_is_an_interruption() -> None:
+def test_an_interrupt_in_the_work_is_an_interruption() -> None:
     def work(name: str) -> None:
-        raise Interrupted("at the prompt")
+        raise KeyboardInterrupt
 
     assert statuses(fan_out(["h0"], work, forks=1)) == {"h0": "interrupted"}
 

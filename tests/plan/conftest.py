@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from stoker.agent import secretsfile
 from stoker.config.inventory import Host
 from stoker.config.profile import Profile
 from stoker.config.secrets import Secrets
-from stoker.plan import LaunchPlan, build, secrets_file
+from stoker.plan import LaunchPlan, build
 
 HOST = Host("node174", {}, ("gpu",), "inventory/hosts.yml:3")
 DUMP = "/usr/bin/env"
@@ -50,7 +51,7 @@ class Shell:
         script = folder / "launch.sh"
         script.write_bytes(plan.script.replace("/bin/sh", self.sh).encode())
         script.chmod(0o755)
-        (folder / "secrets.env").write_bytes(secrets_file(plan).encode())
+        (folder / "secrets.env").write_bytes(secretsfile.text(plan.secrets).encode())
         caller = {"HOME": str(folder), "PATH": os.environ["PATH"]} if environ is None else environ
         done = subprocess.run(
             [*self.argv, str(script)], env=caller, capture_output=True, stdin=subprocess.DEVNULL, timeout=20
