@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 from . import liveenv
 from .context import Context
 from .liveenv import LiveEnv
-from .procs import Process, read_file
+from .procs import Process
 from .variables import TUNING_PREFIXES, is_credential, shown
 
 _DIGITS = 16
@@ -148,11 +148,9 @@ def _set_by_engine(
     What the launcher was given is its environment at exec. Where a title has overwritten that, what the
     engine is known to set counts, unless the profile sets it too.
     """
-    raw = read_file("/proc/%d/environ" % launcher.pid)
-    entries = raw.rstrip(b"\0").split(b"\0")
-    if raw.strip(b"\0") and all(b"=" in entry for entry in entries):
-        pairs = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in entries)
-        given = {name: value for name, _, value in pairs}
-        return [name for name, value in env.items() if given.get(name) != value]
-    rewrites = engine["rewrites"]
-    return [n for n, v in env.items() if rewrites.get(n) in ("", v) and n not in planned]
+    try:
+        given = liveenv.at_exec("/proc/%d/environ" % launcher.pid)
+    except (OSError, liveenv.UnreadableError):
+        rewrites = engine["rewrites"]
+        return [n for n, v in env.items() if rewrites.get(n) in ("", v) and n not in planned]
+    return [name for name, value in env.items() if given.get(name) != value]

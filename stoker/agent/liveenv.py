@@ -68,6 +68,21 @@ class Reader:
         except (OSError, UnreadableError) as error:
             return LiveEnv({}, "unreadable", f"{why}; {_reason(error)}")
 
+    def given(self, pid: int) -> Optional[Dict[str, str]]:
+        """What a process was given at exec; where a title was written over that, what its memory holds.
+
+        Returns:
+            None where neither can be read: unreadable is not unset.
+        """
+        try:
+            return at_exec(f"/proc/{pid}/environ")
+        except (OSError, UnreadableError):
+            pass  # a title, or it may not be looked into
+        try:
+            return self._from_memory(pid)
+        except (OSError, UnreadableError):
+            return None
+
     def _from_memory(self, pid: int) -> Dict[str, str]:
         why = "it keeps changing"
         for _ in range(_ATTEMPTS):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from . import descriptors
 from .descriptors import Descriptors, overlap, read_file
 from .facts import Facts
+
+if TYPE_CHECKING:
+    from .liveenv import Reader
 
 __all__ = [
     "Listener",
@@ -160,6 +163,7 @@ class Snapshot:
         self._descriptors: Optional[Descriptors] = None
         self._ours: Dict[int, bool] = {}
         self._environs: Dict[int, Optional[Dict[str, str]]] = {}
+        self._reader: Optional[Reader] = None
 
     def living(self) -> List[Process]:
         """Every process that holds something: neither kernel threads nor zombies."""
@@ -168,7 +172,11 @@ class Snapshot:
     def environ(self, pid: int) -> Optional[Dict[str, str]]:
         """As ``environ_of``, read once."""
         if pid not in self._environs:
-            self._environs[pid] = environ_of(pid)
+            if self._reader is None:
+                from . import liveenv  # dear, and rarely needed
+
+                self._reader = liveenv.Reader()
+            self._environs[pid] = self._reader.given(pid)
         return self._environs[pid]
 
     def children(self, pid: int) -> List[Process]:
@@ -261,19 +269,10 @@ def alive(pid: int, start: int) -> bool:
 
 
 def environ_of(pid: int) -> Optional[Dict[str, str]]:
-    """The environment of a process, from exec or, where that was wiped by a title, from its memory.
+    """The environment that a process was given, as ``liveenv.Reader.given`` tells it."""
+    from . import liveenv  # dear, and rarely needed
 
-    Returns:
-        None where neither can be read: unreadable is not unset.
-    """
-    raw = read_file(f"/proc/{pid}/environ").strip(b"\0")
-    if raw:
-        pairs = (entry.partition("=") for entry in raw.decode("utf-8", "replace").split("\0"))
-        return {name: value for name, _, value in pairs}
-    from . import liveenv  # dear, and needed for renamed processes only
-
-    live = liveenv.read(pid)
-    return None if live.source == "unreadable" else dict(live.env)
+    return liveenv.Reader().given(pid)
 
 
 def listeners(port: Optional[int] = None, snapshot: Optional[Snapshot] = None) -> List[Listener]:

@@ -147,6 +147,19 @@ def test_a_process_belongs_to_a_host_by_its_environment_even_when_renamed(host: 
     assert not snapshot.is_ours(snapshot.by_pid[1])
 
 
+def test_a_title_that_runs_into_the_environment_does_not_stand_for_it(host: Host) -> None:
+    longer = f"from setproctitle import setproctitle; setproctitle('and a long title ' * 200); {SLEEP}"
+    mine = host.python(longer, env={**host.env, "LARGE": "x" * 9000})
+    host.declare(process_env={MARK: host.mark})
+    raw = procs.read_file(f"/proc/{mine}/environ")
+    assert b"long title" in raw and host.mark.encode() not in raw, "the title did not run into it"
+    env = procs.environ_of(mine) or {}
+    assert env[MARK] == host.mark
+    assert env["LARGE"] == "x" * 9000
+    snapshot = procs.snapshot(host.context().facts)
+    assert snapshot.is_ours(snapshot.by_pid[mine])
+
+
 def test_an_empty_environment_is_empty_not_unreadable(host: Host) -> None:
     pid = host.python("import os; os.execve('/bin/sh', ['sh', '-c', 'echo up; exec /bin/sleep 60'], {})")
     try:
