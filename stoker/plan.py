@@ -95,6 +95,8 @@ class LaunchPlan:
         port: TCP port it listens on.
         gpus: Indices, UUIDs, or ``("all",)``; empty for none.
         python: Interpreter that runs a Python engine; empty for others.
+        path: The script's ``PATH`` before its setup.
+        setup: Shell commands of the profile that run before the server; what fails ends the launch.
         env: Exactly what the profile sets, name to exact string. Without secrets.
         inherit: Names taken over from the login where it has them.
         secrets: Name to value. Never rendered, recorded or printed.
@@ -120,6 +122,8 @@ class LaunchPlan:
     port: int
     gpus: tuple[int | str, ...]
     python: str
+    path: str
+    setup: tuple[str, ...]
     env: dict[str, str]
     inherit: tuple[str, ...]
     expect: dict[str, str]
@@ -156,6 +160,7 @@ def build(
     server, engine = profile.server, engines.get(profile.engine)
     python = _python(server, engine)
     argv = _argv(server, engine, python)
+    path = ":".join([*_bin_folders(server), _PATH])
     env = {name: value for name, value in profile.env.items() if isinstance(value, str)}
     references = _references(profile, engine)
     context = {
@@ -165,7 +170,7 @@ def build(
         "slot": server.name,
         "engine": engine.name,
         "kept": [*_KEPT, *server.inherit],
-        "path": ":".join([*_bin_folders(server), _PATH]),
+        "path": path,
         "gpus": [] if server.gpus == ("all",) else list(server.gpus),
         "env": env,
         "secrets": bool(references),
@@ -186,6 +191,8 @@ def build(
         port=server.port,
         gpus=server.gpus,
         python=python,
+        path=path,
+        setup=tuple(server.setup),
         env=env,
         inherit=server.inherit,
         expect=dict(profile.expect),

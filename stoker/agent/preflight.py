@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import re
-import shlex
 import shutil
 import socket
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -107,26 +104,22 @@ def _program(ctx: Context, plan: Mapping[str, Any]) -> str:
 
 def _environment(ctx: Context, plan: Mapping[str, Any]) -> Dict[str, str]:
     """What the script gives the server, as far as it can be told without running it."""
-    env = {**launch.environment(ctx, plan, ()), **plan["env"], **plan["secrets"]}
-    line = re.search(r"^export PATH=(.*)$", plan["script"], re.MULTILINE)
-    if line and "$" not in line.group(1):
-        with contextlib.suppress(ValueError):
-            env["PATH"] = "".join(shlex.split(line.group(1), comments=True)[:1]) or env["PATH"]
-    return env
+    env = launch.environment(ctx, plan, ())
+    return {**env, "PATH": plan["path"], **plan["env"], **plan["secrets"]}
 
 
 def _in_script(
     ctx: Context, plan: Mapping[str, Any], env: Mapping[str, str], argv: List[str], timeout_s: float
 ) -> Dict[str, Any]:
     """Run a command as the script would: its setup (module load and the like) decides what can be found."""
-    setup = "".join("{ %s\n} || exit\n" % line for line in _server(plan).get("setup") or ())
+    setup = "".join("{ %s\n} || exit\n" % line for line in plan["setup"])
     if setup:
         argv = [*launch.interpreter(plan["script"]), "-c", setup + '"$@"', "sh", *argv]
     return run.run(ctx, argv, env=env, cwd=launch.folder_of(ctx), timeout_s=timeout_s)
 
 
 def _find(ctx: Context, plan: Mapping[str, Any], env: Mapping[str, str], program: str) -> str:
-    if _server(plan).get("setup"):
+    if plan["setup"]:
         done = _in_script(ctx, plan, env, ["command", "-v", program], SETUP_S)
         if done["rc"]:
             raise _NotFitError(
@@ -136,11 +129,6 @@ def _find(ctx: Context, plan: Mapping[str, Any], env: Mapping[str, str], program
     if "/" in program:
         program = os.path.join(launch.folder_of(ctx), program)  # as the script: it begins there
     return _on_path(program, env)
-
-
-def _server(plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = plan["resolved"].get("server")
-    return found if isinstance(found, dict) else {}
 
 
 def _shebang(program: str) -> str:

@@ -188,6 +188,8 @@ class Host:
             port=port,
             gpus=(),
             python=sys.executable,
+            path=f"{self.bin}:/usr/bin:/bin",
+            setup=(),
             env={},
             inherit=(),
             expect={},

@@ -63,6 +63,8 @@ def plan(
         port=port,
         gpus=(),
         python=sys.executable,
+        path="/usr/bin:/bin",
+        setup=(),
         env=dict(env or {}),
         inherit=(),
         expect=dict(expect or {}),

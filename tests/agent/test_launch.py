@@ -170,9 +170,9 @@ def test_setup_lines_of_the_script_hold_for_the_import_too(host: Host) -> None:
     folder.mkdir()
     (folder / "zoo_engine.py").write_text("__version__ = '1.2'")
     engine = replace(ENGINE, import_name="zoo_engine")
-    setup = {"server": {"setup": [f"export PYTHONPATH={folder}"]}}
+    setup = [f"export PYTHONPATH={folder}"]
     assert refused(host, host.plan(engine=engine), check=True).kind == "preflight"
-    done = restart(host, host.plan(engine=engine, resolved=setup), check=True)
+    done = restart(host, host.plan(engine=engine, setup=setup), check=True)
     (program,) = [check for check in done["preflight"] if check["name"] == "program"]
     assert program["detail"].endswith("imports zoo_engine 1.2")
 
@@ -182,14 +182,14 @@ def test_a_script_without_a_named_interpreter_is_tried_with_its_own(host: Host) 
     program.write_text(f"#!{sys.executable}\n")
     program.chmod(0o755)
     engine = replace(ENGINE, import_name="zoo_module_that_is_not_there")
-    path = f"#!/bin/sh\nexport PATH={host.bin}\nexec zoo-engine\n"
-    plan = host.plan(engine=engine, python="", argv=("zoo-engine",), script=path)
+    script = "#!/bin/sh\nexec zoo-engine\n"
+    plan = host.plan(engine=engine, python="", argv=("zoo-engine",), script=script, path=str(host.bin))
     host.env["PATH"] = "/usr/bin:/bin"
     assert "No module named" in refused(host, plan, check=True).what
 
 
 def test_setup_that_fails_is_told_before_the_first_signal(host: Host) -> None:
-    plan = host.plan(resolved={"server": {"setup": ["echo no such module >&2; false"]}})
+    plan = host.plan(setup=["echo no such module >&2; false"])
     error = refused(host, plan, check=True)
     assert error.kind == "preflight"
     assert "no such module" in error.what
@@ -432,9 +432,8 @@ def test_before_the_first_signal_a_cancel_leaves_the_old_server(host: Host) -> N
     old = restart(host, host.plan(port=port))["launch"]
     engine = replace(ENGINE, import_name="zoo_slow")
     (host.root / "zoo_slow.py").write_text("import time; time.sleep(60)")
-    resolved = {"server": {"setup": [f"export PYTHONPATH={host.root}"]}}
     wire = Wire(host)
-    plan = host.plan(port=port, engine=engine, resolved=resolved)
+    plan = host.plan(port=port, engine=engine, setup=[f"export PYTHONPATH={host.root}"])
     wire.send(id=1, op="restart", params={"plan": plan, "engines": ENGINES})
     wire.until("preflight")
     began = time.monotonic()

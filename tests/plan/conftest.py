@@ -49,7 +49,10 @@ class Shell:
     def run(self, folder: Path, plan: LaunchPlan, environ: Mapping[str, str] | None = None) -> bytes:
         """What the server prints, its script lying in ``folder`` as on a host."""
         script = folder / "launch.sh"
-        script.write_bytes(plan.script.replace("/bin/sh", self.sh).encode())
+        begin, again, rest = plan.script.partition(
+            "unset POSIXLY_CORRECT"
+        )  # a word may be a shell's path too
+        script.write_bytes((begin.replace("/bin/sh", self.sh) + again + rest).encode())
         script.chmod(0o755)
         (folder / "secrets.env").write_bytes(secretsfile.text(plan.secrets).encode())
         caller = {"HOME": str(folder), "PATH": os.environ["PATH"]} if environ is None else environ

@@ -43,6 +43,15 @@ def test_own_command_replaces_the_engines() -> None:
     ]
 
 
+def test_the_plan_names_the_path_and_the_setup_that_its_script_has() -> None:
+    server = {"model": "m", "port": 1, "venv": "/opt/v", "setup": ["module load cuda"]}
+    plan = plan_of({"engine": "vllm", "server": server})
+    assert plan.path.startswith("/opt/v/bin:/usr/local/sbin:")
+    assert f"export PATH={plan.path}\n" in plan.script
+    assert plan.setup == ("module load cuda",)
+    assert "{ module load cuda\n} || exit\n" in plan.script
+
+
 def test_command_of_an_unknown_engine_gets_nothing_but_its_arguments() -> None:
     assert argv("openai", command=["serve", "-p", "1"], args={"fast": True}) == ["serve", "-p", "1", "--fast"]
 
