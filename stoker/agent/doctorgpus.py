@@ -61,13 +61,20 @@ def looks(
         more: Of ``gpu.details``.
         sampled: GPUs as a sampler saw them while a server decoded; empty: none did.
     """
-    under_load = {one["index"]: one for one in sampled if one.get("utilization")}
+    under_load = {one["index"]: one for one in sampled if _works(one)}
     found = []
     for one in state.gpus:
-        busy = bool(one.utilization) and "gpu_idle" not in ((one.throttle or {}).get("reasons") or ())
-        load = "under load" if one.index in under_load else "busy" if busy else "idle"
-        found.append(Look(under_load.get(one.index, one.to_wire()), more.get(one.index, {}), load))
+        wire = one.to_wire()
+        load = "under load" if one.index in under_load else "busy" if _works(wire) else "idle"
+        found.append(Look(under_load.get(one.index, wire), more.get(one.index, {}), load))
     return found
+
+
+def _works(gpu: Mapping[str, Any]) -> bool:
+    """Whether it computes: a server that decodes may well show 0 % of utilisation, but its clocks are up."""
+    if gpu["throttle"]:
+        return "gpu_idle" not in gpu["throttle"]["reasons"]
+    return bool(gpu["utilization"])
 
 
 def driver(state: GpuState, wanted: bool) -> Check:

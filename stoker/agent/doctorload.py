@@ -15,8 +15,11 @@ from .stream import Target
 _TOKENS = 128
 # The driver's utilisation is a mean over the last second.
 _LEAST_S = 3.0
+# A driver without persistence mode takes seconds for an answer; each server must be seen at work.
+_LEAST_SAMPLES = 3
+_MOST_S = 30.0
 _INTERVAL_S = 0.25
-_LIMITS = Limits(connect_s=5.0, silence_s=60.0, token_s=1.0)
+_LIMITS = Limits(connect_s=5.0, silence_s=20.0, token_s=1.0)
 
 
 class Loaded(NamedTuple):
@@ -53,7 +56,7 @@ def drive(ctx: Context, engines: Sequence[Any], servers: Sequence[Mapping[str, A
                 continue
             name = f"slot {one['slot']}" if one["slot"] else f"port {one['port']}"
             try:
-                driven.append(f"{name}: {_one(ctx, engines, one)} tokens")
+                driven.append(f"{name}: {_one(ctx, engines, one, sampler)} tokens")
             except AgentError as error:
                 if error.kind == "cancelled":
                     raise
@@ -63,7 +66,7 @@ def drive(ctx: Context, engines: Sequence[Any], servers: Sequence[Mapping[str, A
     return Loaded(sampler.gpus() if driven else [], driven, failed)
 
 
-def _one(ctx: Context, engines: Sequence[Any], server: Mapping[str, Any]) -> int:
+def _one(ctx: Context, engines: Sequence[Any], server: Mapping[str, Any], sampler: Sampler) -> int:
     """Decode until the driver must have seen it; the number of tokens.
 
     Raises:
@@ -71,6 +74,8 @@ def _one(ctx: Context, engines: Sequence[Any], server: Mapping[str, Any]) -> int
     """
     found = subject.find(ctx, {"engines": engines, "slot": server["slot"], "port": server["port"]})
     told = serverinfo.ask(ctx, found)
+    if not told.model:
+        raise AgentError("no-server", "it does not list its model")
     target = Target(
         address=http.reachable(found.address),
         port=found.port,
@@ -80,8 +85,11 @@ def _one(ctx: Context, engines: Sequence[Any], server: Mapping[str, Any]) -> int
         extra=found.engine["completion_extra"],
         stream_usage=found.engine["stream_usage"],
     )
-    tokens, end = 0, time.monotonic() + _LEAST_S
-    while not tokens or time.monotonic() < end:
+    tokens, began = 0, time.monotonic()
+    enough = sampler.machine()["samples"] + _LEAST_SAMPLES
+    while not tokens or time.monotonic() < began + _LEAST_S or sampler.machine()["samples"] < enough:
+        if time.monotonic() > began + _MOST_S:
+            break
         measured = _decode(ctx, target)
         if target.path != CHAT_PATH and _missing(measured):
             target = target._replace(path=CHAT_PATH)
