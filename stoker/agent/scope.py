@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import AbstractSet, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Pattern, Tuple
 
 from .descriptors import overlap
@@ -102,6 +102,39 @@ def decide(view: View, target: Target) -> Scope:
         draft.force()
     unknown = {i: why for i, why in view.owners.unknown.items() if target.gpus is None or i in target.gpus}
     return draft.scope(unknown)
+
+
+def strays(view: View, left: Mapping[int, str]) -> Tuple[Finding, ...]:
+    """What is left over of dead servers: what a cleaning of the whole host would end, no living server's.
+
+    Args:
+        view: With every slot's processes as ``own``.
+        left: Pid to slot, of each launch of ours whose launcher is gone.
+
+    Returns:
+        With them the remains of an engine that hold nothing: a cleaning only lists those.
+    """
+    decided = decide(view, Target(gpus=None))
+    served = {member.pid for family in view.families if family.launcher for member in family.members}
+    served |= {process.pid for process in view.own}
+    ended = {finding.process.pid for finding in decided.ended if finding.process}
+    remains = {
+        member.pid: f"{family.engine}, its launcher is gone"
+        for family in view.families
+        for member in family.members
+        if not family.launcher and member.uid == view.uid
+    }
+    reasons = {
+        **remains,
+        **{pid: f"left by slot {slot}, whose launcher is gone" for pid, slot in left.items()},
+    }
+    return tuple(
+        replace(finding, reason=reasons.get(finding.process.pid, finding.reason))
+        for finding in (*decided.ended, *decided.listed)
+        if finding.process is not None
+        and (finding.process.pid in left or finding.process.pid not in served)
+        and (finding.process.pid in ended or finding.process.pid in remains)
+    )
 
 
 @dataclass

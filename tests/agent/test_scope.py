@@ -76,6 +76,9 @@ class World:
         return owners.find(Snapshot(facts, self.by_pid), self.devices, state, facts, ME)
 
     def decide(self, target: Target, protect: tuple[str, ...] = (), **changes: Any) -> Scope:
+        return scope.decide(self.view(protect, **changes), target)
+
+    def view(self, protect: tuple[str, ...] = (), **changes: Any) -> View:
         snapshot = Snapshot(Facts(), self.by_pid)
         own = [self.by_pid[pid] for pid in changes.pop("own", ())]
         view: dict[str, Any] = {
@@ -89,7 +92,7 @@ class World:
             "agent": frozenset({92, 91, 90, 1}),
             "protected": Protected(protect),
         }
-        return scope.decide(View(**{**view, **changes}), target)
+        return View(**{**view, **changes})
 
     def vllm(self, pid: int, gpu: int = 0, port: int = 8000, sid: int | None = None, **how: Any) -> None:
         """A vLLM server: launcher, tracker, engine core, two workers."""
@@ -409,6 +412,28 @@ def test_memory_that_the_driver_does_not_tell_is_not_zero_but_no_proof_either() 
         Snapshot(Facts(), world.by_pid), {0: {203}}, GpuState("ok", "", gpus, []), Facts(), ME
     )
     assert (found.users, found.unknown) == ({0: {203: None}}, {})
+
+
+def test_what_is_left_over_is_what_a_cleaning_would_end_and_no_living_server_has() -> None:
+    world = World()
+    world.vllm(200)
+    world.vllm(300, gpu=1)
+    world.launcher_dies(300)
+    world.vllm(400, gpu=1)
+    world.launcher_dies(400)
+    for pid in (402, 403, 404):  # bob's
+        world.by_pid[pid]._uid = BOB
+    world.add(500, ["python3", "train.py"], gpus={0: 5})
+    world.add(510, ["python3", "kept.py"], gpus={0: 5})
+    world.add(600, ["python3", "-m", "own"], sid=600)
+    world.add(601, ["python3", "left.py"], ppid=1, sid=600)
+    kept = lambda process: "a unit" if process.pid == 510 else ""  # noqa: E731 - as the view has it
+    view = world.view(own=(600, 601), keeper=kept)
+    found = {f.process.pid: f.reason for f in scope.strays(view, {601: "stable"}) if f.process}
+    assert found.keys() == {301, 302, 303, 304, 500, 601}
+    assert found[303] == "vllm, its launcher is gone"
+    assert "parent is gone" in found[500]
+    assert found[601] == "left by slot stable, whose launcher is gone"
 
 
 def test_watchers_hold_a_device_without_using_it() -> None:
