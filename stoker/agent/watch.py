@@ -20,12 +20,17 @@ POLL_S = 0.1
 _LATE_S = 30.0  # for a server that was launched longer ago than its timeout
 _STRAGGLERS_S = 0.5  # the exit status may follow a moment after the end, workers' tracebacks too
 _LONG_ANSWER_S = 5.0
+_VMSTAT = "/proc/vmstat"
 _SIGNALS = {
+    7: ("shared-memory", "Make room in /dev/shm or on the disk: a mapped file could not be filled."),
     9: ("killed", "Look into the kernel's log (dmesg) for the out-of-memory killer, or for who ended it."),
     6: ("aborted", "Read the last lines of its log."),
     11: ("crashed", "Read the last lines of its log; a native library of the engine crashed."),
     15: ("terminated", "Somebody ended it: look for a supervisor or another operator."),
 }
+# What the engine itself tells of such an end: only that somebody has gone.
+_ONLY_GONE = ("killed", "unknown", "worker-died", "engine-died", "engine-failed")
+_STARVED = "Free the host's memory (RAM, not the GPUs'), or raise the limit of the container or unit."
 
 
 class Watch:
@@ -53,6 +58,7 @@ class Watch:
         self._sample_s = min(2.0, max(0.3, self._stall_s / 4))
         self._meter = Meter()
         self._worked_at = self._sampled_at = now
+        self._oom_kills = _oom_kills()
         self._gone_since: Optional[float] = None
         self._doomed_since: Optional[float] = None
         self._asked_at: Optional[float] = None
@@ -156,9 +162,14 @@ class Watch:
     def _died(self, status: Optional[Dict[str, int]], alive: bool = False) -> AgentError:
         cause = self.log.cause
         name, advice = (cause.cause, cause.advice) if cause else _by_status(status)
+        starved = _oom_kills() - self._oom_kills
+        if starved > 0 and name in _ONLY_GONE:
+            name, advice = "host-memory", _STARVED
         what = "the server cannot come up" if alive else f"the server {_ending(status)}"
         because = f": {_short(cause)}" if cause else ""
         evidence = self.log.evidence()
+        if starved > 0:
+            evidence.append(f"the kernel's out-of-memory killer ended {starved} processes here meanwhile")
         detail = {"cause": name, "exit": status, "alive": alive, "log": self.launch["log"]}
         if name == "port-in-use":
             seen, members = self.look()
@@ -181,6 +192,12 @@ class Watch:
         advice = f"read {self.launch['log']}; if it only needs longer, raise ready.{limit} in the profile"
         text = f"the server made {what}" if kind == "stalled" else f"the server is {what}"
         return AgentError(kind, f"{text} (stage: {last}{waiting})", self.log.evidence(), advice, detail)
+
+
+def _oom_kills() -> int:
+    """How many processes the kernel's out-of-memory killer has ended since the boot."""
+    found = re.search(rb"^oom_kill (\d+)", procs.read_file(_VMSTAT), re.MULTILINE)
+    return int(found.group(1)) if found else 0
 
 
 def _own_requests(engine: Mapping[str, Any]) -> str:

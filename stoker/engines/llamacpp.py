@@ -18,6 +18,7 @@ _FATAL = (
         "Free the port or choose another one in the profile.",
         final=False,
     ),
+    common.LIBRARY,
     FatalLine(
         r"failed to open (GGUF|gguf) file|No such file or directory",
         "model-missing",
@@ -44,17 +45,13 @@ _FATAL = (
         "Correct the profile's server args or its LLAMA_ARG_ variables: this version refuses one of them.",
         final=False,
     ),
+    common.HOST_MEMORY,
+    common.DRIVER,
     common.NO_SPACE,
     FatalLine(
         r"exiting due to (model loading|HTTP server) error",
         "load-failed",
         "Read the lines above.",
-    ),
-    FatalLine(
-        r"error while loading shared libraries",
-        "import-error",
-        "Repair the installation: a shared library of llama-server is missing.",
-        final=False,
     ),
 )
 

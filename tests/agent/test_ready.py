@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import gate, ready
+from stoker.agent import gate, ready, watch
 from stoker.agent.context import AgentError
 from tests.agent.launched import Launched, children, free_port, listening, plan, serving, until
 
@@ -74,6 +75,27 @@ def test_a_death_by_signal_names_the_signal_and_a_likely_cause(tmp_path: Path, p
     assert error.detail["exit"] == {"signal": 9}
     assert error.detail["cause"] == "killed"
     assert "dmesg" in error.next_step
+
+
+def test_a_server_that_the_kernel_ended_for_want_of_memory_is_told_as_that(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's own count, in a file of ours: nobody starves this machine for a test."""
+    counted = tmp_path / "vmstat"
+    counted.write_text("nr_free_pages 10\noom_kill 4\n")
+    monkeypatch.setattr(watch, "_VMSTAT", str(counted))
+    with Launched(tmp_path, plan(serving("--port", port, "--load", "60"), port)) as server:
+
+        def starve() -> None:
+            counted.write_text("oom_kill 6\n")
+            os.kill(server.pid, signal.SIGKILL)
+
+        threading.Timer(0.4, starve).start()
+        with pytest.raises(AgentError) as caught:
+            ready.wait(server.ctx, server.params())
+    assert (caught.value.kind, caught.value.detail["cause"]) == ("died", "host-memory")
+    assert "ended 2 processes" in caught.value.evidence[-1]
+    assert "memory" in caught.value.next_step
 
 
 def test_a_command_that_cannot_be_run_is_told(tmp_path: Path, port: int) -> None:

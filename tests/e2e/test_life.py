@@ -151,7 +151,16 @@ def by_hand(llama_server: Path, tiny_model: Path, home: Path) -> Iterator[Callab
 
     def start() -> tuple[int, int]:
         port = free_port("127.0.0.1")
-        argv = [llama_server, "--model", tiny_model, "--port", str(port), "--threads", "2", "--metrics"]
+        argv = [
+            str(llama_server),
+            "--model",
+            str(tiny_model),
+            "--port",
+            str(port),
+            "--threads",
+            "2",
+            "--metrics",
+        ]
         argv += ["--device", "none", "-ngl", "0"]
         env = {**os.environ, "HOME": str(home)}
         quiet = subprocess.DEVNULL
