@@ -46,7 +46,7 @@ def _collection(root: Path) -> Collection:
     ns.add_collection(Collection("lab", *lab.COMMANDS))
     if own.is_own_repository(root):
         ns.add_collection(Collection("dev", *own.COMMANDS))
-    # Invoke reads INVOKE_STOKER_X only for keys that exist; None stands for "not set", and keeps text as it is.
+    # Invoke reads INVOKE_STOKER_X only for keys that exist; None is "not set", and keeps text as it is.
     unset = {field.name: None for field in fields(Settings) if field.name != "root"}
     ns.configure({"stoker_root": str(root), "stoker": unset, "tasks": {"dedupe": False}})
     return ns

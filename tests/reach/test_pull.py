@@ -6,7 +6,7 @@ import hashlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ def test_file_that_is_not_what_was_announced_is_not_kept(
     agent: Agent, remote: Path, tmp_path: Path, change: str
 ) -> None:
     victim = remote / "raw/a b.txt"
-    acts = {
+    acts: dict[str, Callable[[], object]] = {
         "changed": lambda: victim.write_bytes(b"S" + victim.read_bytes()[1:]),
         "shrunk": lambda: victim.write_bytes(b"less"),
         "gone": victim.unlink,
