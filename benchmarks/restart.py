@@ -4,8 +4,8 @@
 
 For each engine (a real llama-server with a tiny model, and the lab's stand-in for SGLang with 8 ranks) it
 takes in turn: the engine's own restart (SIGTERM to its launcher, wait for the exit, run the very launch
-script that Stoker wrote, ask until a completion of two tokens arrives) and ``inv restart``, the whole process.
-Printed are medians and the difference. Also printed: ``inv --list``.
+script that Stoker wrote, ask until a completion of two tokens arrives) and ``inv restart``, the whole
+process. Printed are medians and the difference. Also printed: ``inv --list``.
 """
 
 from __future__ import annotations
