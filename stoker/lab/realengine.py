@@ -9,10 +9,10 @@ from pathlib import Path
 from stoker.errors import StokerError
 
 _TUNED = """\
-description: Eight slots for eight users at once
+description: A slot for each of 32 users, so that one pass over the weights serves them all
 extends: tiny-plain
 env:
-  LLAMA_ARG_N_PARALLEL: 8
+  LLAMA_ARG_N_PARALLEL: 32
 """
 
 _PLAIN = """\
@@ -24,8 +24,8 @@ server:
   bind: "{{{{ stoker_bind }}}}"
   port: 8201
   command: ["{server}"]
-  args: {{threads: 2, device: none, n-gpu-layers: 0, metrics: true}}
-bench: {{tokens: 200, concurrency: 8}}
+  args: {{threads: 1, device: none, n-gpu-layers: 0, ctx-size: 16384, metrics: true}}
+bench: {{tokens: 32, concurrency: 32}}
 """
 
 

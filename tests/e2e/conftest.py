@@ -22,23 +22,23 @@ server:
   bind: 127.0.0.1
   port: {port}
   command: ["{server}"]
-  args: {{threads: 2, device: none, n-gpu-layers: 0, metrics: true}}
+  args: {{threads: 1, device: none, n-gpu-layers: 0, ctx-size: 16384, metrics: true}}
 ready: {{timeout_s: 30, stall_s: 20}}
-bench: {{runs: 5, tokens: 60, concurrency: 8}}
+bench: {{runs: 4, tokens: 32, concurrency: 32}}
 """
 
 TUNED = """\
 extends: plain
 env:
-  LLAMA_ARG_N_PARALLEL: 8
+  LLAMA_ARG_N_PARALLEL: 32
 """
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that is quick to load."""
+    """A model large enough that one pass over its weights for 32 users is felt."""
     path = tmp_path_factory.mktemp("models") / "tiny.gguf"
-    tinymodel.write(path, hidden=256, layers=2)
+    tinymodel.write(path, hidden=512, layers=8)
     return path
 
 

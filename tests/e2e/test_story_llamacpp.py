@@ -19,7 +19,7 @@ def test_a_lost_variable_is_found_explained_and_restored(project: ProjectFolder)
     assert ready["proof"]["variables"] == ["LLAMA_ARG_N_PARALLEL"]
     assert ready["completion"]["tokens"] >= 2
 
-    measured = project.inv("bench", "--host", "box", "--json", "--tokens", "120")
+    measured = project.inv("bench", "--host", "box", "--json")
     assert measured.code == 0, measured.text
     first = measured.json["hosts"]["box"]["results"][0]
     assert first["verdict"] == "no-baseline"
@@ -89,7 +89,7 @@ def test_a_bad_model_ends_the_start_with_its_cause(project: ProjectFolder, fault
 def _measured_surely(project: ProjectFolder) -> Ended:
     """Measure again where the machine was too busy for a verdict, as an operator would."""
     for _ in range(4):
-        ended = project.inv("bench", "--host", "box", "--json", "--tokens", "120")
+        ended = project.inv("bench", "--host", "box", "--json")
         if ended.code or ended.json["hosts"]["box"]["results"][0]["verdict"] not in (
             "unstable",
             "inconclusive",
