@@ -210,7 +210,8 @@ class Board:
             return
         detail = clean_line(event.get("detail") or "", 200)
         took = seconds(_number(event.get("seconds")))
-        self._line(host, ("✓ ", _GOOD), f"{name:<24} ", (f"{took:>8}", _DIM), f"  {detail}" if detail else "")
+        sign = ("✗ ", _BAD) if event.get("ok") is False else ("✓ ", _GOOD)
+        self._line(host, sign, f"{name:<24} ", (f"{took:>8}", _DIM), f"  {detail}" if detail else "")
 
     def _stage(self, host: str, event: dict[str, Any]) -> None:
         name = clean_line(event.get("name", ""), 60)

@@ -237,15 +237,17 @@ class Context:
         step = Step(name)
         self.emit("step", name=name, state="begin")
         began = time.monotonic()
+        ok = True
         try:
             yield step
         except Exception as error:
-            step.detail = step.detail or "failed: %s" % error
+            ok = False
+            step.detail = step.detail or str(error)
             raise
         finally:
             seconds = round(time.monotonic() - began, 4)
-            self.steps.append({"name": name, "seconds": seconds, "detail": step.detail})
-            self.emit("step", name=name, state="end", seconds=seconds, detail=step.detail)
+            self.steps.append({"name": name, "seconds": seconds, "detail": step.detail, "ok": ok})
+            self.emit("step", name=name, state="end", seconds=seconds, detail=step.detail, ok=ok)
 
     @contextmanager
     def shield(self) -> Iterator[None]:

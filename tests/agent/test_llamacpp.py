@@ -84,6 +84,7 @@ def test_a_variable_that_did_not_reach_it_is_missing(
     assert found["proof"]["workers"][0]["missing"] == ["LLAMA_ARG_N_PARALLEL"]
 
 
+@pytest.mark.alone
 def test_readiness_is_seen_soon_after_its_own_word(
     tmp_path: Path, program: Path, model: Path, port: int
 ) -> None:

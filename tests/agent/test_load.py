@@ -35,6 +35,7 @@ def true_pace(pace: float, ttft: float, tokens: int, concurrency: int) -> float:
     return concurrency * tokens / (ttft + (tokens - 1) / pace)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("pace", "tokens", "concurrency"), [(90.0, 60, 1), (400.0, 200, 1), (40.0, 30, 32)])
 def test_the_pace_is_measured_as_it_is(server: Paced, pace: float, tokens: int, concurrency: int) -> None:
     found = load.measure(server.target(f"ok@{pace}@0.1"), 2, tokens, concurrency, "seed")
@@ -46,6 +47,7 @@ def test_the_pace_is_measured_as_it_is(server: Paced, pace: float, tokens: int, 
     assert best["tokens"] == best["requested"] == tokens * concurrency
 
 
+@pytest.mark.alone
 def test_the_generator_costs_little_cpu_at_many_streams(server: Paced) -> None:
     found = load.measure(server.target("ok@20@0.1"), 1, 20, 128, "seed")
     tokens = sum(request["tokens"] for request in found.requests)

@@ -42,6 +42,7 @@ def test_a_good_server_is_ready_with_model_tokens_listener_and_proof(tmp_path: P
     assert found["stages"][-1] == {"name": "ready", "at_s": pytest.approx(found["ready_s"], abs=0.1)}
 
 
+@pytest.mark.alone
 def test_readiness_is_seen_within_0_3_s(tmp_path: Path, port: int) -> None:
     with Launched(tmp_path, plan(serving("--port", port, "--load", 0.5), port)) as server:
         ready.wait(server.ctx, server.params())

@@ -14,6 +14,7 @@ from tests.e2e.project import ProjectFolder
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(180)
 def test_the_demo_tells_the_story_in_time(tmp_path: Path) -> None:
     folder = ProjectFolder(tmp_path / "project")
@@ -40,6 +41,7 @@ def test_the_demo_tells_the_story_in_time(tmp_path: Path) -> None:
     assert not _of_the_lab(tmp_path), "the demo left processes behind"
 
 
+@pytest.mark.alone
 @pytest.mark.engine
 @pytest.mark.timeout(240)
 def test_the_demo_tells_a_true_story_with_a_real_engine(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.e2e.project import Ended, ProjectFolder
 pytestmark = pytest.mark.engine
 
 
+@pytest.mark.alone
 def test_a_lost_variable_is_found_explained_and_restored(project: ProjectFolder) -> None:
     restarted = project.inv("restart", "--host", "box", "--profile", "tuned", "--json")
     assert restarted.code == 0, restarted.text

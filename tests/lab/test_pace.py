@@ -105,6 +105,7 @@ def test_jitter_is_the_same_for_the_same_seed_and_small() -> None:
     assert (sum((factor - mean) ** 2 for factor in factors) / 500) ** 0.5 == pytest.approx(0.003, abs=0.0006)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("env", "told"), [({}, 63.0), (SIX, 89.1)])
 def test_sglang_keeps_the_pace_of_its_workers_environment(
     sglang: Start, env: dict[str, str], told: float
@@ -115,6 +116,7 @@ def test_sglang_keeps_the_pace_of_its_workers_environment(
     assert 0.025 < timing.ttft_s < 0.12
 
 
+@pytest.mark.alone
 def test_vllm_keeps_the_same_pace(vllm: Start) -> None:
     timing = measure(vllm(env=SIX).wait_ready(), 120, model="kimi")
     assert timing.rate == pytest.approx(89.1, rel=0.02)
