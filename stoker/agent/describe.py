@@ -55,13 +55,15 @@ def plain(process: Process) -> Dict[str, Any]:
 
 
 def line(finding: Finding) -> str:
-    """A finding as one line of evidence."""
+    """A finding as one line of evidence: pid, user, age, what it holds, and why it is told."""
     if finding.process is None:
         return f"port {finding.ports[0]}: {finding.reason}"
     one = plain(finding.process)
     holds = [f"GPU {index}" for index in finding.gpus] + [f"port {port}" for port in finding.ports]
-    held = f" holds {', '.join(holds)}" if holds else ""
-    return f"process {one['pid']} of {one['user']} ({one['title'][:80]}){held}: {finding.reason}"
+    memory = f" ({finding.gpu_mib} MiB)" if finding.gpu_mib is not None else ""
+    held = f" holds {', '.join(holds)}{memory}" if holds else ""
+    who = f"process {one['pid']} of {one['user']}, {one['age_s']:.0f} s old ({one['title'][:80]})"
+    return f"{who}{held}: {finding.reason}"
 
 
 def command(argv: Sequence[str]) -> List[str]:

@@ -60,7 +60,7 @@ class Hooks(Section):
     Args:
         before_stop: Before the old server is ended; one that fails stops the restart.
         after_ready: Once the new one is ready and its tuning proven.
-        drain_s: Waited after ``before_stop``.
+        drain_s: Waited after ``before_stop``, at most, until the engine counts no running request.
     """
 
     before_stop: tuple[kinds.Command, ...] = ()
