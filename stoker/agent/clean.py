@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
 
-from . import cgroups, describe, procs, quarry, release, signals, state
+from . import cgroups, describe, procs, quarry, release, signals, state, units
 from .context import AgentError, Context
 from .look import Sight
 from .procs import Process
@@ -174,6 +174,9 @@ def _end(ctx: Context, order: Order, prey: quarry.Quarry, doomed: Sequence[Proce
     ending = Ending(ctx.facts, prey, order.patience.unkillable_s)
     first, grace_s = _launchers(order, doomed)
     left: Sequence[Process] = doomed
+    if _stop_units(ctx, order, first, grace_s):
+        left = ending.left()
+        first = [process for process in first if procs.alive(*process.key)]
     if first:
         with ctx.step("terminate") as step:
             left = ending.politely(first, grace_s)
@@ -190,6 +193,17 @@ def _end(ctx: Context, order: Order, prey: quarry.Quarry, doomed: Sequence[Proce
         left = ending.finally_()
         step.detail = f"SIGKILL to {killed}, {len(left)} left" if killed else "nothing left to kill"
     return list(left)
+
+
+def _stop_units(ctx: Context, order: Order, first: Sequence[Process], grace_s: float) -> bool:
+    """Stop the units that our own servers live in, so that systemd knows; whether there were any."""
+    keys = {process.key for process in first}
+    own = [one for one in order.sight.own if (int(one["pid"]), int(one["start"])) in keys]
+    found = units.running(ctx, own)
+    for slot, kept in found:
+        with ctx.step(f"systemctl stop {units.name_of(slot)}") as step:
+            step.detail = units.stop(ctx, slot, kept, grace_s)
+    return bool(found)
 
 
 def _launchers(order: Order, doomed: Sequence[Process]) -> Tuple[List[Process], float]:

@@ -26,6 +26,9 @@ class Facts:
         gpu_device_dir: Folder of the GPUs' device files ``nvidia0``, ``nvidia1``, ...
         shm_dir: Folder of POSIX shared memory.
         lock_dir: Declared folder for locks; empty: the system's.
+        systemd_dir: Folder that is there where systemd is the init; empty: the system's, and none on a
+            simulated host.
+        unit_dir: Folder of unit files; empty: systemd's own.
         process_env: A process belongs to this host only if its environment holds these; empty: all do.
     """
 
@@ -36,6 +39,8 @@ class Facts:
     gpu_device_dir: str = "/dev"
     shm_dir: str = "/dev/shm"
     lock_dir: str = ""
+    systemd_dir: str = ""
+    unit_dir: str = ""
     process_env: Dict[str, str] = field(default_factory=dict)
 
 

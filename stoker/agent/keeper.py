@@ -19,6 +19,8 @@ _SUPERVISORS = frozenset(
 _HANDS = re.compile(
     r"(sshd?(@.*)?|user@\d+|cron|crond|atd|docker|containerd|slurmd|getty@.*|serial-getty@.*|init)\.service"
 )
+# A slot's own unit starts it at boot, and brings nothing back.
+_OURS = re.compile(r"stoker-[A-Za-z0-9][A-Za-z0-9._-]*\.service")
 _LOOPS = ("while", "until", "for", "select")
 _CONTAINER = re.compile(r"(docker|libpod|crio|cri-containerd)[-/]([0-9a-f]{12,64})")
 _SCRIPT_BYTES = 1 << 16
@@ -76,7 +78,7 @@ def unit_of(cgroup: str) -> Optional[Keeper]:
     """The systemd service that a path in the cgroup hierarchy names, unless people's shells live in it."""
     parts = reversed(cgroup.split("/"))
     unit = next((part for part in parts if part.endswith((".service", ".scope"))), "")
-    if not unit.endswith(".service") or _HANDS.fullmatch(unit):
+    if not unit.endswith(".service") or _HANDS.fullmatch(unit) or _OURS.fullmatch(unit):
         return None
     user = " --user" if "/user@" in cgroup else ""
     return Keeper("systemd", f"systemd unit {unit}", f"systemctl{user} stop {unit}")

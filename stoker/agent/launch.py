@@ -13,10 +13,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from . import cgroups, procs, secretsfile, signals, state
+from . import cgroups, procs, secretsfile, signals, state, units
 from .context import AgentError, Context
 from .logs import tail
 from .state import MARKER, Launch
+from .units import Started
 
 GPUS = "STOKER_GPUS"
 _MINIMAL = ("HOME", "USER", "LOGNAME", "SHELL", "PATH")
@@ -96,7 +97,6 @@ def discard(prepared: Prepared) -> None:
     for name in ("launch.sh", secretsfile.NAME):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(prepared.slot_dir, name + _NEXT))
-    cgroups.remove(prepared.record["cgroup"])
     shutil.rmtree(prepared.folder, ignore_errors=True)
 
 
@@ -115,15 +115,13 @@ def start(ctx: Context, prepared: Prepared) -> Launch:
         AgentError: ``died``: it has ended already; ``io``.
     """
     _into_place(prepared)
-    shim_pid, shim_start, pid, pid_start = _run_shim(ctx, prepared)
+    started, unit = _run(ctx, prepared)
     launch = {
         **prepared.record,
-        "shim_pid": shim_pid,
-        "shim_start": shim_start,
-        "pid": pid,
-        "start": pid_start,
+        **started._asdict(),
         "started_at": time.time(),
-        "cgroup": _joined(prepared.record["cgroup"]),
+        "cgroup": _joined(started.cgroup),
+        "unit": unit,
     }
     try:
         _write_record(prepared.folder, launch)
@@ -183,7 +181,8 @@ def _record(
         "script": os.path.join(folder, "launch.sh"),
         "log": os.path.join(folder, "server.log"),
         "marker": marker,
-        "cgroup": cgroups.make(f"{plan['slot']}-{marker[:12]}"),
+        "cgroup": "",
+        "unit": "",
         "boot_id": facts.boot_id,
         "init_start": facts.init_start,
         "simulated": facts.simulated,
@@ -208,20 +207,55 @@ def _into_place(prepared: Prepared) -> None:
         raise state.io_error(script, error) from error
 
 
-def _run_shim(ctx: Context, prepared: Prepared) -> Tuple[int, int, int, int]:
-    """Start the shim; it detaches by itself.
+def _run(ctx: Context, prepared: Prepared) -> Tuple[Started, str]:
+    """Run the shim: in the slot's unit where there is one, else as our child, from which it detaches.
 
     Returns:
-        Pid and start time of the shim, then of the launcher.
+        What was started, and the name of the unit; empty: none.
+    """
+    slot, folder = prepared.record["slot"], prepared.folder
+    given = (folder, list(prepared.argv), dict(prepared.env), folder_of(ctx))
+    if units.is_inside(ctx):
+        unit = ctx.login_env[units.INSIDE]
+        return run_shim(*given, _cgroup_of(prepared)), unit if unit.endswith(".service") else ""
+    if units.installed(ctx, slot) is not None:
+        with ctx.step(f"systemctl start {units.name_of(slot)}") as step:
+            try:
+                asked = dict(zip(("folder", "argv", "env", "cwd"), given), name=_cgroup_of(prepared))  # noqa: B905
+                return units.start(ctx, slot, asked), units.name_of(slot)
+            except AgentError as error:
+                # The old server is gone: this one shall run, if not where it should.
+                step.detail = f"{error.what}; started outside of it"
+                if began(prepared):
+                    raise
+    return run_shim(*given, _cgroup_of(prepared)), ""
+
+
+def _cgroup_of(prepared: Prepared) -> str:
+    """What the cgroup of a launch is called."""
+    return f"{prepared.record['slot']}-{prepared.record['marker'][:12]}"
+
+
+def run_shim(folder: str, argv: List[str], env: Mapping[str, str], cwd: str, name: str) -> Started:
+    """Start the shim; it detaches by itself.
+
+    Args:
+        folder: Of the launch.
+        argv: The server's command.
+        env: Its whole environment.
+        cwd: Its working folder.
+        name: Of the cgroup that is made for it, below our own.
+
+    Raises:
+        AgentError: ``died``: it did not start.
     """
     python = sys.executable or os.readlink("/proc/self/exe")
-    cgroup = prepared.record["cgroup"]
-    shim = [os.path.join(prepared.folder, "shim.py"), prepared.folder, *([cgroup] if cgroup else [])]
-    command = [python, "-I", "-S", *shim, "--"]
+    cgroup = cgroups.make(name)
+    shim = [os.path.join(folder, "shim.py"), folder, *([cgroup] if cgroup else [])]
     process = subprocess.Popen(
-        [*command, *prepared.argv],
-        env=dict(prepared.env),
-        cwd=folder_of(ctx),
+        [python, "-I", "-S", *shim, "--", *argv],
+        env=dict(env),
+        cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -234,10 +268,11 @@ def _run_shim(ctx: Context, prepared: Prepared) -> Tuple[int, int, int, int]:
         out, err = process.communicate()
     words = out.split()
     if len(words) != 4:
+        cgroups.remove(cgroup)
         said = err.decode("utf-8", "replace").splitlines()[-_SHOWN_LINES:]
         raise AgentError("died", "the supervisor of the server did not start", said)
     shim_pid, shim_start, pid, start_time = (int(word) for word in words)
-    return shim_pid, shim_start, pid, start_time
+    return Started(shim_pid, shim_start, pid, start_time, cgroup)
 
 
 def _joined(cgroup: str) -> str:

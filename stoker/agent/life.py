@@ -98,7 +98,8 @@ def stop(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     """The operation ``stop``: what this slot launched, gracefully, and nothing else.
 
     Args:
-        params: ``slot``, ``engines``, ``check``, ``owner``.
+        params: ``slot``, ``engines``, ``check``, ``owner``, ``locked`` (who asks has locked it), ``hooks``
+            (false: they were run).
 
     Returns:
         The kill report; an empty one where nothing runs.
@@ -121,8 +122,8 @@ def stop(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _locked(ctx: Context, params: Mapping[str, Any], wanted: Claim, what: str) -> ContextManager[None]:
-    """All that is claimed, locked; nothing where only a check was asked for."""
-    if params.get("check"):
+    """All that is claimed, locked; nothing where only a check was asked for, or who asks has locked it."""
+    if params.get("check") or params.get("locked"):
         return contextlib.nullcontext()
     owner = {"user": describe.user(os.getuid()), "host": str(params.get("owner") or ""), "what": what}
     # A launch is not over until somebody has waited for it: nobody else begins one in between.
@@ -178,7 +179,7 @@ def _replace(
 def _end(ctx: Context, params: Mapping[str, Any], wanted: Claim, order: Order) -> Dict[str, Any]:
     """Hooks and drain of our own servers that live, then the clean kill."""
     ran: List[Dict[str, Any]] = []
-    for one in clean.leaving(order):
+    for one in clean.leaving(order) if params.get("hooks", True) else ():
         asked = {"slot": one["slot"], "engines": params.get("engines") or []}
         ran += hooks.before_stop(ctx, one, asked)
     if ran:
