@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
-from . import http
+from . import completion, http
 from .context import AgentError
 from .http import HttpError, Poll
+from .sse import AnswerError
 
 MODELS_PATH = "/v1/models"
 CHAT_PATH = "/v1/chat/completions"
@@ -106,7 +106,7 @@ def _listed(server: Server, poll: Poll) -> List[str]:
     return [str(row["id"]) for row in rows or () if isinstance(row, dict) and row.get("id")]
 
 
-def check_answerer(completion: Completion, served: Iterable[str], listed: bool) -> None:
+def check_answerer(answer: Completion, served: Iterable[str], listed: bool) -> None:
     """The answer comes from the plan's model.
 
     Args:
@@ -117,10 +117,10 @@ def check_answerer(completion: Completion, served: Iterable[str], listed: bool) 
         AgentError: ``wrong-model``.
     """
     served = list(served)
-    if not completion.model and not listed:
+    if not answer.model and not listed:
         raise NotYetError("neither the list of models nor the answer names the model")
-    if completion.model and not any(same_model(completion.model, name) for name in served):
-        raise wrong_model([completion.model], served)
+    if answer.model and not any(same_model(answer.model, name) for name in served):
+        raise wrong_model([answer.model], served)
 
 
 def complete(server: Server, model: str, timeout_s: float, poll: Poll) -> Completion:
@@ -142,7 +142,7 @@ def complete(server: Server, model: str, timeout_s: float, poll: Poll) -> Comple
             return _completion(server, path, body, timeout_s, poll)
         except HttpError as error:
             _check_key(error.status, server)
-            reason = f"POST {path}: {error}{_said(error.body)}"
+            reason = f"POST {path}: {error}"
             if error.status not in (400, 404, 405, 422, 501):
                 break
             if error.status not in (400, 422):
@@ -172,65 +172,46 @@ def wrong_model(have: Iterable[str], want: Iterable[str]) -> AgentError:
     )
 
 
-def _requests(server: Server, model: str) -> List[Tuple[str, Dict[str, Any]]]:
+def _requests(server: Server, model: str) -> List[Tuple[str, bytes]]:
     """Forms of the same question: as the engine takes it, then without extras, then to the chat endpoint."""
     engine = server.engine
-    plain: Dict[str, Any] = {"model": model, "max_tokens": TOKENS, "temperature": 0, "stream": True}
-    rich = {**plain, **engine["completion_extra"]}
-    if engine["stream_usage"]:
-        rich["stream_options"] = {"include_usage": True}
-    forms = [rich] if rich == plain else [rich, plain]
-    found: List[Tuple[str, Dict[str, Any]]] = []
+    extra, stream_usage = engine["completion_extra"], bool(engine["stream_usage"])
+    found: List[Tuple[str, bytes]] = []
     for path in dict.fromkeys((engine["completion_path"], CHAT_PATH)):
-        chat = path.endswith("/chat/completions")
-        ask = {"messages": [{"role": "user", "content": PROMPT}]} if chat else {"prompt": PROMPT}
-        found += [(path, {**form, **ask}) for form in forms]
+        rich = completion.body(path, model, PROMPT, TOKENS, extra, stream_usage)
+        plain = completion.body(path, model, PROMPT, TOKENS, {}, False)
+        found += [(path, body) for body in dict.fromkeys((rich, plain))]
     return found
 
 
-def _completion(server: Server, path: str, body: Dict[str, Any], timeout_s: float, poll: Poll) -> Completion:
+def _completion(server: Server, path: str, body: bytes, timeout_s: float, poll: Poll) -> Completion:
     began = last = time.perf_counter()
     chunks, usage, model = 0, 0, ""
-    with http.stream_json(
-        server.address, server.port, path, body, timeout_s, server.headers, poll=poll
-    ) as stream:
-        for data, arrived in stream:
-            chunk = _chunk(data)
-            if "error" in chunk:
-                raise NotYetError(f"POST {path}: {_message(chunk['error'])}")
-            model = str(chunk.get("model") or model)
-            usage = max(usage, _usage(chunk))
-            if has_content(chunk):
-                chunks, last = chunks + 1, arrived
+    asked = http.request(
+        "POST",
+        path,
+        http.reachable(server.address),
+        server.port,
+        {**completion.HEADERS, **server.headers},
+        body,
+    )
+    with http.Connection(server.address, server.port, timeout_s, poll) as connection:
+        connection.send(asked)
+        for event in connection.events():
+            if event == completion.DONE:
+                continue
+            try:
+                chunk = completion.parsed(event)
+            except AnswerError as error:
+                raise NotYetError(f"POST {path}: {error}") from error
+            model = chunk.model or model
+            usage = max(usage, chunk.tokens or 0)
+            if chunk.content:
+                chunks, last = chunks + 1, connection.arrived
     tokens = usage or chunks
     if tokens < ENOUGH_TOKENS:
         raise NotYetError(f"POST {path}: {tokens} tokens came, {ENOUGH_TOKENS} are needed")
     return Completion(tokens, round(last - began, 4), model)
-
-
-def has_content(chunk: Mapping[str, Any]) -> bool:
-    """Whether a streamed chunk carries text: of an answer, or of a model's reasoning."""
-    for choice in chunk.get("choices") or ():
-        delta = choice.get("delta") or {}
-        if choice.get("text") or any(
-            delta.get(name) for name in ("content", "reasoning_content", "reasoning")
-        ):
-            return True
-    return False
-
-
-def _usage(chunk: Mapping[str, Any]) -> int:
-    count = (chunk.get("usage") or {}).get("completion_tokens")
-    return count if isinstance(count, int) else 0
-
-
-def _chunk(data: str) -> Dict[str, Any]:
-    """One event's JSON; an empty one for the end mark and for what is no object."""
-    try:
-        chunk = json.loads(data)
-    except ValueError:
-        return {}
-    return chunk if isinstance(chunk, dict) else {}
 
 
 def _ask(server: Server, path: str, poll: Poll) -> http.Response:
@@ -267,8 +248,3 @@ def _check_key(status: int, server: Server) -> None:
 def _said(body: bytes) -> str:
     text = " ".join(body[:400].decode("utf-8", "replace").split())
     return f": {text[:200]}" if text else ""
-
-
-def _message(error: Any) -> str:
-    found: Optional[Any] = error.get("message") if isinstance(error, dict) else error
-    return str(found)[:200]

@@ -1,130 +1,62 @@
-"""One streamed HTTP answer, taken in piece by piece as it arrives: head, body framing, server-sent events."""
+"""One HTTP answer, taken in piece by piece as it arrives: head, body framing, server-sent events."""
 
 from __future__ import annotations
 
+import re
 from typing import Dict, List, Optional
 
 _HEAD_LIMIT = 64 << 10
+_HEADER_LIMIT = 200
 _EVENT_LIMIT = 4 << 20
 _ERROR_BYTES = 4096
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
 
 
 class AnswerError(Exception):
     """The answer cannot be used.
 
     Args:
-        kind: ``bad-http``, ``bad-event``, ``cut`` or ``http-STATUS``.
+        kind: ``bad-http``, ``bad-event``, ``cut`` or ``http-STATUS``; of what an event says, ``bad-json`` or
+            ``server-error``.
+        status: The status code, where that is what is wrong; else 0.
     """
 
-    def __init__(self, kind: str, what: str) -> None:
+    def __init__(self, kind: str, what: str, status: int = 0) -> None:
         super().__init__(what)
         self.kind = kind
+        self.status = status
 
 
-class Answer:
-    """An answer while it arrives: feed it bytes, it gives the data of each event that is complete.
+class Body:
+    """An answer while it arrives: feed it bytes, it gives what of them is body.
 
     Attributes:
         status: 0 until the head has come.
+        headers: Names in lower case.
         ended: Whether the body's end has come.
     """
 
-    __slots__ = ("_body", "_data", "_error", "_framing", "_left", "_line", "_raw", "ended", "status")
+    __slots__ = ("_framing", "_left", "_raw", "ended", "headers", "status")
 
     def __init__(self) -> None:
         self.status = 0
+        self.headers: Dict[str, str] = {}
         self.ended = False
         self._raw = b""  # bytes before any framing is understood
         self._framing = ""  # "chunked", "length" or "close"; empty until the head has come
         self._left = 0  # bytes of this chunk, or of the body
-        self._body: List[bytes] = []
-        self._line = b""  # an event's line that has only begun
-        self._data: List[bytes] = []  # data lines of an event that has only begun
-        self._error = b""  # begin of the body of an answer that is no stream
 
-    def feed(self, data: bytes) -> List[bytes]:
+    def feed(self, data: bytes) -> bytes:
         """Take in what has arrived.
 
-        Returns:
-            The data of the events that are complete now.
-
         Raises:
-            AnswerError: It is no HTTP, a status other than 2xx, or no event stream.
+            AnswerError: ``bad-http``.
         """
         self._raw = self._raw + data if self._raw else data
         if not self._framing and not self._head():
-            return []
-        body = self._unframed()
-        if not 200 <= self.status < 300:
-            self._refuse(body)
-        # What a body leaves unfinished at its end counts too: a last event may lack its blank line.
-        return self._events(body + b"\n\n" if self.ended else body)
-
-    def close(self) -> List[bytes]:
-        """The peer has closed the connection.
-
-        Returns:
-            The data of a last event that lacks only its blank line.
-
-        Raises:
-            AnswerError: ``cut``: the body, or even the head, is not whole; or as ``feed``.
-        """
-        if self._framing == "close" and not self.ended:
-            self.ended = True
-            if not 200 <= self.status < 300:
-                self._refuse(b"")
-            return self._events(b"\n\n")
-        if not self.ended:
-            raise AnswerError("cut", "the server closed the connection before the end of its answer")
-        return []
-
-    def _refuse(self, body: bytes) -> None:
-        self._error += body[: _ERROR_BYTES - len(self._error)]
-        if self.ended or len(self._error) >= _ERROR_BYTES:
-            said = " ".join(self._error.decode("utf-8", "replace").split())[:200]
-            raise AnswerError(f"http-{self.status}", f"the server answered {self.status}: {said}")
-
-    # The head.
-
-    def _head(self) -> bool:
-        while True:
-            end, gap = self._raw.find(b"\r\n\r\n"), 4
-            if end < 0:
-                end, gap = self._raw.find(b"\n\n"), 2
-            if end < 0:
-                if len(self._raw) > _HEAD_LIMIT or (self._raw and not b"HTTP/1.".startswith(self._raw[:7])):
-                    raise AnswerError("bad-http", f"no HTTP answer: {self._raw[:40]!r}")
-                return False
-            lines = self._raw[:end].decode("latin-1").splitlines()
-            self._raw = self._raw[end + gap :]
-            self._understand(lines)
-            if self.status >= 200:  # an interim answer is followed by the real one
-                return True
-
-    def _understand(self, lines: List[str]) -> None:
-        words = lines[0].split(None, 2) if lines else []
-        if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
-            raise AnswerError("bad-http", f"no HTTP answer: {' '.join(words)[:40]!r}")
-        headers: Dict[str, str] = {}
-        for line in lines[1:]:
-            name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
-        self.status = int(words[1])
-        if self.status < 200:
-            return
-        length = _number(headers.get("content-length", ""), 10)
-        if "chunked" in headers.get("transfer-encoding", "").lower():
-            self._framing = "chunked"
-        elif length is not None:
-            self._framing, self._left = "length", length
-            self.ended = length == 0
-        else:
-            self._framing = "close"
-
-    # The body's framing.
-
-    def _unframed(self) -> bytes:
-        """What of the raw bytes is body."""
+            return b""
+        if self.ended:
+            return b""
         if self._framing == "chunked":
             return self._chunks()
         raw, self._raw = self._raw, b""
@@ -133,6 +65,55 @@ class Answer:
             self._left -= len(raw)
             self.ended = self._left == 0
         return raw
+
+    def close(self) -> None:
+        """The peer has closed the connection.
+
+        Raises:
+            AnswerError: ``cut``: the body, or even the head, is not whole.
+        """
+        if self._framing == "close":
+            self.ended = True
+        if not self.ended:
+            raise AnswerError("cut", "the server closed the connection before the end of its answer")
+
+    # The head.
+
+    def _head(self) -> bool:
+        while True:
+            end = _HEAD_END.search(self._raw)
+            if len(self._raw[: end.start() if end else None]) > _HEAD_LIMIT:
+                raise AnswerError("bad-http", f"no HTTP answer: a head of more than {_HEAD_LIMIT} bytes")
+            if self._raw and self._raw[:7] != b"HTTP/1."[: len(self._raw)]:
+                raise AnswerError("bad-http", f"no HTTP answer: {self._raw[:40]!r}")
+            if end is None:
+                return False
+            lines = self._raw[: end.start()].decode("latin-1").split("\n")
+            self._raw = self._raw[end.end() :]
+            self._understand([line.rstrip("\r") for line in lines])
+            if self._framing:  # an interim answer is followed by the real one
+                return True
+
+    def _understand(self, lines: List[str]) -> None:
+        code = lines[0].split(" ")[1] if " " in lines[0] else ""
+        if len(code) != 3 or not code.isdigit() or len(lines) > _HEADER_LIMIT:
+            raise AnswerError("bad-http", f"no HTTP answer: {lines[0][:40]!r}")
+        pairs = (line.partition(":") for line in lines[1:])
+        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        if int(code) < 200:
+            return
+        self.status, self.headers = int(code), headers
+        if self.status in (204, 304):
+            self._framing, self.ended = "length", True
+        elif "chunked" in headers.get("transfer-encoding", "").lower():
+            self._framing = "chunked"
+        elif "content-length" in headers:
+            self._framing, self._left = "length", _number(headers["content-length"], 10)
+            self.ended = self._left == 0
+        else:
+            self._framing = "close"
+
+    # The body's framing.
 
     def _chunks(self) -> bytes:
         raw, at, size = self._raw, 0, len(self._raw)
@@ -163,37 +144,105 @@ class Answer:
 
     def _chunk_size(self, line: bytes, at: int) -> int:
         size = _number(line.split(b";")[0].decode("latin-1"), 16)
-        if size is None:
-            raise AnswerError("bad-http", f"{line[:40]!r} is no size of a chunk")
         self._left = size + 2 if size else 0
         # Trailers may follow the last chunk. Nobody needs them, and some servers leave even their end out.
         self.ended = not size
         return at
 
-    # The events.
 
-    def _events(self, body: bytes) -> List[bytes]:
-        """Data of the complete events; other fields and comments are passed over."""
+class Events:
+    """Server-sent events while they arrive: feed it the body, it gives the data of each that is complete."""
+
+    __slots__ = ("_data", "_line", "_size")
+
+    def __init__(self) -> None:
+        self._line = b""  # a line that has only begun
+        self._data: List[bytes] = []  # data lines of an event that has only begun
+        self._size = 0
+
+    def feed(self, body: bytes) -> List[bytes]:
+        """Data of the events that are complete now; other fields and comments are passed over.
+
+        Raises:
+            AnswerError: ``bad-event``: it is no event stream.
+        """
         lines = (self._line + body).split(b"\n")
         self._line = lines.pop()
         found: List[bytes] = []
         for line in lines:
             if line.startswith(b"data:"):
-                self._data.append(line[5:].strip())
+                self._data.append(line[6 if line[5:6] == b" " else 5 :].rstrip(b"\r"))
+                self._size += len(line)
             elif self._data and not line.strip():
                 found.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                self._data = []
+                self._data, self._size = [], 0
             elif line[:1] in (b"{", b"<"):
                 # Not an event stream at all: JSON or a page, sent with status 200.
                 raise AnswerError("bad-event", f"no event stream: {line[:60]!r}")
-        if len(self._line) > _EVENT_LIMIT:
+        if len(self._line) + self._size > _EVENT_LIMIT:
             raise AnswerError("bad-event", f"an event of more than {_EVENT_LIMIT} bytes")
         return found
 
 
-def _number(text: str, base: int) -> Optional[int]:
+class Answer:
+    """A stream of events while it arrives.
+
+    Attributes:
+        ended: Whether its end has come.
+    """
+
+    __slots__ = ("_body", "_error", "_events", "ended")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._body = Body()
+        self._events = Events()
+        self._error = b""  # begin of the body of an answer that is no stream
+
+    def feed(self, data: bytes) -> List[bytes]:
+        """Take in what has arrived.
+
+        Returns:
+            The data of the events that are complete now.
+
+        Raises:
+            AnswerError: It is no HTTP, a status other than 2xx, or no event stream.
+        """
+        return self._take(self._body.feed(data))
+
+    def close(self) -> List[bytes]:
+        """The peer has closed the connection.
+
+        Returns:
+            The data of a last event that lacks only its blank line.
+
+        Raises:
+            AnswerError: ``cut``: the body, or even the head, is not whole; or as ``feed``.
+        """
+        if self.ended:
+            return []
+        self._body.close()
+        return self._take(b"")
+
+    def _take(self, body: bytes) -> List[bytes]:
+        status, self.ended = self._body.status, self._body.ended
+        if status and not 200 <= status < 300:
+            self._error += body[: _ERROR_BYTES - len(self._error)]
+            if self.ended or len(self._error) >= _ERROR_BYTES:
+                said = " ".join(self._error.decode("utf-8", "replace").split())[:200]
+                what = f"the server answered {status}" + (f": {said}" if said else "")
+                raise AnswerError(f"http-{status}", what, status)
+            return []
+        # What a body leaves unfinished at its end counts too: a last event may lack its blank line.
+        return self._events.feed(body + b"\n\n" if self.ended else body)
+
+
+def _number(text: str, base: int) -> int:
     digits = text.strip()
     try:
-        return int(digits, base) if digits.isalnum() and len(digits) < 16 else None
+        number: Optional[int] = int(digits, base) if digits.isalnum() and len(digits) < 16 else None
     except ValueError:
-        return None
+        number = None
+    if number is None:
+        raise AnswerError("bad-http", f"{digits[:40]!r} is no length")
+    return number

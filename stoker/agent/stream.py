@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import json
 import random
 import socket
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
-from .gate import has_content
+from . import completion, http
+from .completion import Chunk
 from .sse import Answer, AnswerError
 
 _PIECE = 64 << 10
@@ -45,19 +45,9 @@ class Target(NamedTuple):
 
     def request(self, prompt: str, tokens: int) -> bytes:
         """A whole request."""
-        body: Dict[str, Any] = {"model": self.model, "max_tokens": tokens, "temperature": 0, "stream": True}
-        if self.stream_usage:
-            body["stream_options"] = {"include_usage": True}
-        chat = self.path.endswith("/chat/completions")
-        body.update({"messages": [{"role": "user", "content": prompt}]} if chat else {"prompt": prompt})
-        body.update(self.extra)
-        text = json.dumps(body).encode("utf-8")
-        host = "[%s]" % self.address if ":" in self.address else self.address
-        lines = ["POST %s HTTP/1.1" % self.path, "Host: %s:%d" % (host, self.port), "Connection: close"]
-        lines += ["Content-Type: application/json", "Accept: text/event-stream"]
-        lines += ["Content-Length: %d" % len(text)]
-        lines += ["%s: %s" % pair for pair in self.headers.items()]
-        return "\r\n".join([*lines, "", ""]).encode("utf-8") + text
+        body = completion.body(self.path, self.model, prompt, tokens, self.extra, self.stream_usage)
+        headers = {**completion.HEADERS, **self.headers}
+        return http.request("POST", self.path, self.address, self.port, headers, body)
 
 
 def prompt(seed: str, index: int) -> str:
@@ -190,31 +180,23 @@ class Stream:
             self.socket.close()
 
     def _take(self, event: bytes, now: float) -> None:
-        if event == b"[DONE]":
+        if event == completion.DONE:
             return self._complete(now)
-        try:
-            chunk = json.loads(event)
-            if chunk.get("error"):
-                said = str(chunk["error"])[:200]
-                raise AnswerError("server-error", "the server sent an error: %s" % said)
-            if chunk.get("usage"):
-                self._count(chunk["usage"])
-            if has_content(chunk):
-                self.chunks += 1
-                self.last_at = now
-                if self.first_at is None:
-                    self.first_at = now
-            for choice in chunk.get("choices") or ():
-                self.finish = str(choice.get("finish_reason") or self.finish)
-        except (ValueError, AttributeError, TypeError) as error:
-            raise AnswerError("bad-json", "an event that is no chunk: %r" % event[:60]) from error
+        chunk = completion.parsed(event)
+        if chunk.usage:
+            self._count(chunk)
+        if chunk.content:
+            self.chunks += 1
+            self.last_at = now
+            if self.first_at is None:
+                self.first_at = now
+        self.finish = chunk.finish or self.finish
         return None
 
-    def _count(self, usage: Dict[str, Any]) -> None:
-        tokens = usage.get("completion_tokens")
-        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
-            raise AnswerError("bad-json", "usage without completion_tokens: %s" % str(usage)[:60])
-        self.tokens = tokens
+    def _count(self, chunk: Chunk) -> None:
+        if chunk.tokens is None:
+            raise AnswerError("bad-json", "usage without completion_tokens: %s" % str(chunk.usage)[:60])
+        self.tokens = chunk.tokens
 
     def _complete(self, now: float) -> None:
         """The answer is whole: what it measures is settled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from stoker import engines
-from stoker.agent import bench, http, load, traffic
+from stoker.agent import bench, completion, http, load, traffic
 from stoker.agent.context import AgentError, Context, Session
 from stoker.lab import realengine, tinymodel
 from stoker.results.record import Subject, build
@@ -227,12 +228,16 @@ def _ask(server: Paced, model: str = "ok", tokens: int = 10) -> None:
 def _ask_when_busy(server: Paced, model: str = "ok@500", tokens: int = 5) -> None:
     """One request of a stranger, once the benchmark runs."""
     until(lambda: _running(server) > 0)
-    body = {"model": model, "prompt": "hello", "max_tokens": tokens, "stream": True}
-    try:
-        with http.stream_json("127.0.0.1", server.port, "/v1/completions", body, 30) as answer:
-            list(answer)
-    except http.HttpError:
-        pass  # the server was ended meanwhile
+    with contextlib.suppress(http.HttpError):  # the server may be ended meanwhile
+        _complete(server.port, model, tokens)
+
+
+def _complete(port: int, model: str, tokens: int, **extra: Any) -> None:
+    path = "/v1/completions"
+    body = completion.body(path, model, "hello", tokens, extra, stream_usage=True)
+    with http.Connection("127.0.0.1", port, 60, None) as connection:
+        connection.send(http.request("POST", path, "127.0.0.1", port, completion.HEADERS, body))
+        assert list(connection.events())
 
 
 def _running(server: Paced) -> float:
@@ -388,8 +393,7 @@ def test_a_real_llama_server_is_measured_with_what_is_in_force(tmp_path: Path, l
 def test_a_strangers_tokens_on_a_real_llama_server_contaminate(tmp_path: Path, llama: int) -> None:
     def ask() -> None:
         time.sleep(0.3)
-        body = {"prompt": "hello", "max_tokens": 400, "ignore_eos": True}
-        http.post_json("127.0.0.1", llama, "/v1/completions", body, 60)
+        _complete(llama, "any", 400, ignore_eos=True)
 
     stranger = threading.Thread(target=ask)
     stranger.start()

@@ -1,0 +1,85 @@
+"""What a streamed completion is asked with, and what one event of its answer says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Mapping, NamedTuple, Optional
+
+from .sse import AnswerError
+
+HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+DONE = b"[DONE]"
+_CONTENT = ("content", "reasoning_content", "reasoning")
+
+
+class Chunk(NamedTuple):
+    """One event.
+
+    Args:
+        content: Whether it carries text: of an answer, or of a model's reasoning.
+        usage: What the server counted; empty where it does not say.
+        model: As the answer names it; empty where it does not.
+        finish: Why it is over; empty while it is not.
+    """
+
+    content: bool
+    usage: Mapping[str, Any]
+    model: str
+    finish: str
+
+    @property
+    def tokens(self) -> Optional[int]:
+        """Tokens so far by the server's own count; None: it has not said."""
+        count = self.usage.get("completion_tokens")
+        return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+def body(
+    path: str, model: str, prompt: str, tokens: int, extra: Mapping[str, Any], stream_usage: bool
+) -> bytes:
+    """The body of a request.
+
+    Args:
+        path: The endpoint; one that ends in ``/chat/completions`` gets messages.
+        extra: Fields the engine accepts, e.g. ``{"ignore_eos": true}``.
+        stream_usage: Whether it takes ``stream_options``.
+    """
+    asked: Dict[str, Any] = {"model": model, "max_tokens": tokens, "temperature": 0, "stream": True}
+    if stream_usage:
+        asked["stream_options"] = {"include_usage": True}
+    if path.endswith("/chat/completions"):
+        asked["messages"] = [{"role": "user", "content": prompt}]
+    else:
+        asked["prompt"] = prompt
+    return json.dumps({**asked, **extra}).encode("utf-8")
+
+
+def parsed(event: bytes) -> Chunk:
+    """What one event says; not for the end mark.
+
+    Raises:
+        AnswerError: ``bad-json``: it is no chunk; ``server-error``: it tells an error.
+    """
+    try:
+        chunk = json.loads(event)
+        if chunk.get("error"):
+            raise AnswerError("server-error", "the server sent an error: %s" % _message(chunk["error"]))
+        choices = chunk.get("choices") or ()
+        return Chunk(
+            content=any(_has_content(choice) for choice in choices),
+            usage=dict(chunk.get("usage") or {}),
+            model=str(chunk.get("model") or ""),
+            finish=next((str(one["finish_reason"]) for one in choices if one.get("finish_reason")), ""),
+        )
+    except (ValueError, AttributeError, TypeError) as error:
+        raise AnswerError("bad-json", "an event that is no chunk: %r" % event[:60]) from error
+
+
+def _has_content(choice: Mapping[str, Any]) -> bool:
+    delta = choice.get("delta") or {}
+    return bool(choice.get("text") or any(delta.get(name) for name in _CONTENT))
+
+
+def _message(error: Any) -> str:
+    found = error.get("message") if isinstance(error, dict) else error
+    return str(found or error)[:200]
