@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from stoker.agent.locks import port_lock, slot_lock
 from tests.e2e.project import ProjectFolder
 from tests.sshd import free_port
 
@@ -124,7 +125,10 @@ def test_a_controller_that_is_killed_while_it_kills_leaves_a_new_server_and_no_l
     assert not Path(f"/proc/{old['pid']}").exists()
     eventually(lambda: not agents(home), "the agents' end")
     unlock = project.inv("unlock", "--host", "box", "--check", "--json")
-    assert unlock.json["hosts"]["box"]["results"][0]["locks"] == [], unlock.text
+    locked = {lock["name"] for lock in unlock.json["hosts"]["box"]["results"][0]["locks"]}
+    # Others may work on this machine meanwhile; locks are of the host.
+    claimed = {slot_lock(str(home / ".stoker"), "tiny"), port_lock("127.0.0.1", old["port"])}
+    assert not locked & claimed, unlock.text
     goes_on = project.inv("start", "--host", "box", "--profile", "plain")
     assert goes_on.code == 0, goes_on.text
     assert "plain runs already" in goes_on.text
@@ -213,3 +217,31 @@ def test_a_server_that_somebody_started_by_hand_is_seen_measured_and_ended(
     assert [one["pid"] for one in killed.json["hosts"]["box"]["results"][0]["ended"]] == [pid]
     assert healthy(other)
     assert not healthy(port)
+
+
+def test_hooks_of_a_profile_run_around_its_restart(project: ProjectFolder, home: Path) -> None:
+    hooks = (
+        "extends: plain\nhooks:\n  before_stop: ['echo out of $STOKER_SLOT >> ~/balancer']\n"
+        "  after_ready: ['echo in at $STOKER_PORT >> ~/balancer']\n  drain_s: 20\n"
+    )
+    project.write("profiles/hooked.yml", hooks)
+    first = project.inv("restart", "--host", "box", "--profile", "hooked", "--json")
+    assert first.code == 0, first.text
+    port = ours(project)["port"]
+    assert (home / "balancer").read_text() == f"in at {port}\n", "nothing ran that had to be taken out"
+    again = project.inv("restart", "--host", "box", "--profile", "hooked", "--json")
+    assert again.code == 0, again.text
+    assert (home / "balancer").read_text().splitlines()[1:] == ["out of tiny", f"in at {port}"]
+    out, drain = again.json["hosts"]["box"]["results"][0]["kill"]["hooks"]
+    assert (out["when"], out["rc"]) == ("before_stop", 0)
+    assert drain["output"] == "no request runs or waits", "llama-server's own metrics were not asked"
+    project.write("profiles/hooked.yml", hooks.replace("echo out", "exit 7; echo out"))
+    failed = project.inv("restart", "--host", "box", "--profile", "hooked", "--rollback", "--json")
+    assert failed.code == 3, failed.text
+    error = failed.json["hosts"]["box"]["error"]
+    assert error["kind"] == "hook"
+    assert "nobody was signalled" in error["what"]
+    assert ours(project)["health"] == 200
+    stopped = project.inv("stop", "--host", "box", "--slot", "tiny")
+    assert stopped.code == 0, stopped.text
+    assert (home / "balancer").read_text().splitlines()[-1] == "out of tiny"
