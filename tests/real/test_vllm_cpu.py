@@ -1,0 +1,273 @@
+"""vLLM itself, on the CPU: workers, orphans, shared memory, failures. Run by ``tests/real/vllm-cpu``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from tests.e2e.project import Ended
+from tests.real.conftest import COMMAND_S, Site, kill_hard, parent_of, shared_memory, state_of
+
+TUNING = "VLLM_CPU_OMP_THREADS_BIND"
+
+
+def result(ended: Ended, code: int = 0) -> dict[str, Any]:
+    assert ended.code == code, ended.text
+    found: dict[str, Any] = ended.json["hosts"]["box"]["results"][0]
+    return found
+
+
+def error(ended: Ended) -> dict[str, Any]:
+    assert ended.code == 3, ended.text
+    found: dict[str, Any] = ended.json["hosts"]["box"]["error"]
+    return found
+
+
+def servers(site: Site) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = result(site.inv("status"))["servers"]
+    return found
+
+
+def ours(site: Site) -> dict[str, Any]:
+    (server,) = [server for server in servers(site) if server["launch"]]
+    return server
+
+
+def titles(server: dict[str, Any]) -> list[str]:
+    return sorted(process["title"].split()[0].split("/")[-1] for process in server["processes"])
+
+
+def eventually(holds: Callable[[], Any], what: str, within_s: float = 300.0) -> Any:
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        found = holds()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{what}: not within {within_s} s")
+
+
+def orphaned(site: Site, server: dict[str, Any]) -> list[dict[str, Any]]:
+    """SIGKILL to the API server alone; the processes that live on without it."""
+    pid = server["launch"]["pid"]
+    kill_hard(pid)
+    time.sleep(3)  # what obeys the loss of its parent has done so by then
+    rest = [one for one in server["processes"] if one["pid"] != pid and state_of(one["pid"]) not in ("", "Z")]
+    told = [f"{one['pid']} (parent {parent_of(one['pid'])}) {one['title']}" for one in rest]
+    site.note("3 s after SIGKILL of the API server:\n" + "\n".join(told))
+    return rest
+
+
+def test_a_tuned_server_is_proven_measured_killed_hard_replaced_and_explained(site: Site) -> None:
+    shm_before = shared_memory()
+    first = result(site.inv("restart", "--profile", "tuned"))
+    proof = first["proof"]
+    assert proof["verdict"] == "in-force"
+    assert TUNING in proof["variables"]
+    assert {worker["title"] for worker in proof["workers"]} >= {"VLLM::EngineCore"}
+    assert {worker["source"] for worker in proof["workers"]} == {"memory"}
+    assert first["completion"]["tokens"] >= 2
+
+    server = ours(site)
+    assert (server["state"], server["health"], server["proof"]["verdict"]) == ("up", 200, "in-force")
+    site.note(f"processes: {titles(server)}")
+
+    measured = result(site.inv("bench"))
+    assert measured["tok_s"] > 0
+    assert measured["engine_version"].startswith("0.32.0")
+    folder = site.project.root / "results" / measured["run_id"]
+    lines = (folder / "requests.jsonl").read_text().splitlines()
+    assert len(lines) == 3 * 4, "a warm-up and two runs of four requests"
+    assert all('"tokens": 32' in line or '"tokens":32' in line for line in lines)
+
+    left = shared_memory() - shm_before
+    rest = orphaned(site, server)
+    assert {"VLLM::EngineCore"} <= {one["title"] for one in rest}, "vLLM's workers survived it before"
+    seen = ours(site)
+    assert seen["state"] == "down", seen
+
+    second = result(site.inv("restart", "--profile", "plain"))
+    ended = {process["pid"] for process in second["kill"]["ended"]}
+    assert ended >= {one["pid"] for one in rest}
+    assert not [one for one in rest if state_of(one["pid"]) not in ("", "Z")]
+    assert second["kill"]["released"]["processes"] is True
+    assert not left & shared_memory(), "what the dead server left in shared memory"
+    site.note(f"left in shared memory by the dead server: {sorted(left)}")
+    assert second["completion"]["tokens"] >= 2
+
+    later = result(site.inv("bench"))
+    told = result(site.inv("explain", "--run", later["run_id"], "--against", measured["run_id"]))
+    likely = [cause["name"] for cause in told["causes"] if cause["confidence"] == "likely"]
+    assert TUNING in likely, told
+    site.note(
+        "\n".join(f"{cause['confidence']}: {cause['title']} ({cause['detail']})" for cause in told["causes"])
+    )
+
+
+def test_two_workers_are_proven_and_what_their_death_leaves_is_cleaned(site: Site) -> None:
+    before = shared_memory()
+    first = result(site.inv("restart", "--profile", "two"))
+    workers = [worker["title"] for worker in first["proof"]["workers"]]
+    assert len([title for title in workers if title.startswith("VLLM::Worker")]) == 2, workers
+    assert first["proof"]["verdict"] == "in-force"
+    server = ours(site)
+    assert len(orphaned(site, server)) >= 3
+    for process in server["processes"]:
+        if state_of(process["pid"]) not in ("", "Z"):
+            kill_hard(process["pid"])
+    left = shared_memory() - before
+    site.note(f"left in shared memory by the dead server: {sorted(left)}")
+    assert len(left) >= 8, left
+
+    second = result(site.inv("restart", "--profile", "two"))
+    assert {Path(path).name for path in second["kill"]["released"]["shm"]} >= left
+    assert not left & shared_memory()
+    assert second["proof"]["verdict"] == "in-force"
+    killed = result(site.inv("kill", "--profile", "two"))
+    assert killed["released"]["port"] is True
+    assert not shared_memory() - before
+
+
+def test_orphans_of_two_workers_are_ended_by_a_restart(site: Site) -> None:
+    before = shared_memory()
+    result(site.inv("restart", "--profile", "two"))
+    server = ours(site)
+    left = shared_memory() - before
+    rest = orphaned(site, server)
+    second = result(site.inv("restart", "--profile", "plain"))
+    assert {process["pid"] for process in second["kill"]["ended"]} >= {one["pid"] for one in rest}
+    assert not left & shared_memory()
+
+
+@pytest.fixture
+def by_hand(site: Site) -> Iterator[subprocess.Popen[bytes]]:
+    """``vllm serve`` as somebody types it: no marker, and titles that wipe the environment."""
+    argv = [f"{site.root}/v/bin/vllm", "serve", f"{site.root}/tiny", "--port", str(site.port)]
+    argv += ["--max-model-len", "2048", "--dtype", "bfloat16", "--enforce-eager", "--host", "127.0.0.1"]
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    with (site.home / "by-hand.log").open("wb") as log:
+        server = subprocess.Popen(argv, env=env, stdout=log, stderr=log, start_new_session=True)
+    try:
+        eventually(lambda: server.poll() is not None or _healthy(site.port), "the server by hand", 900)
+        assert server.poll() is None, (site.home / "by-hand.log").read_text()[-3000:]
+        yield server
+    finally:
+        for pid in _session(server.pid):
+            kill_hard(pid)
+        server.wait()
+
+
+def _session(leader: int) -> list[int]:
+    """Every process of a session."""
+    found = []
+    for pid in (int(entry.name) for entry in Path("/proc").glob("[0-9]*")):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(pid) == leader:
+                found.append(pid)
+    return found
+
+
+def _healthy(port: int) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def test_a_server_by_hand_is_seen_measured_and_ended(site: Site, by_hand: subprocess.Popen[bytes]) -> None:
+    found = {server["pid"]: server for server in servers(site)}
+    server = found[by_hand.pid]
+    assert (server["engine"], server["port"], server["launch"]) == ("vllm", site.port, None)
+    assert "VLLM::EngineCore" in {process["title"] for process in server["processes"]}
+    assert server["proof"]["verdict"] == "in-force", (
+        "the workers' live environment has what the profile wants"
+    )
+    measured = result(site.inv("bench", "--port", str(site.port), "--runs", "1"))
+    assert measured["tok_s"] > 0
+    pids = [process["pid"] for process in server["processes"]]
+    killed = result(site.inv("kill", "--profile", "plain"))
+    assert {process["pid"] for process in killed["ended"]} >= {by_hand.pid}
+    by_hand.wait(10)
+    assert not [pid for pid in pids if state_of(pid) not in ("", "Z")]
+    assert not _healthy(site.port)
+
+
+def test_a_model_that_is_not_there_is_named_as_the_cause(site: Site) -> None:
+    plain = site.project.root / "profiles/plain.yml"
+    plain.write_text(plain.read_text().replace(f'"{site.root}/tiny"', "nobody/no-such-model"))
+    told = error(site.inv("start", "--profile", "plain"))
+    assert (told["kind"], told["detail"]["cause"]) == ("died", "model-missing"), told
+    assert "model" in told["next"]
+    plain.write_text(plain.read_text().replace("nobody/no-such-model", f'"{site.root}/nothing-here"'))
+    early = error(site.inv("start", "--profile", "plain"))
+    assert early["kind"] == "preflight", early
+
+
+def test_a_port_taken_after_the_preflight_is_named_with_its_holder(site: Site) -> None:
+    start = site.project.start("start", "--host", "box", "--profile", "plain", "--json")
+    current = site.home / ".stoker/slots/tiny/current"
+    eventually(current.exists, "the launch")
+    with socket.create_server(("127.0.0.1", site.port)):
+        out, err = start.communicate(timeout=COMMAND_S)
+    ended = Ended(start.returncode, out, err)
+    site.note(f"$ inv start --profile plain (its port is taken meanwhile)\n{err}")
+    told = error(ended)
+    assert (told["kind"], told["detail"]["cause"]) == ("died", "port-in-use"), told
+    assert [holder["pid"] for holder in told["detail"]["holders"]] == [os.getpid()]
+    assert str(os.getpid()) in ended.text
+
+
+def test_a_kv_cache_beyond_the_memory_is_named_as_the_cause(site: Site) -> None:
+    plain = site.project.root / "profiles/plain.yml"
+    plain.write_text(plain.read_text().replace("KVCACHE_SPACE: 1", "KVCACHE_SPACE: 50000"))
+    told = error(site.inv("start", "--profile", "plain"))
+    assert (told["kind"], told["detail"]["cause"]) == ("died", "out-of-memory"), told
+    assert "KV cache" in told["next"]
+    assert "requested memory for kv" in "\n".join(told["evidence"])
+
+
+def test_an_engine_core_killed_during_the_start_and_after_it_is_told(site: Site) -> None:
+    start = site.project.start("start", "--host", "box", "--profile", "plain", "--json")
+    pid = eventually(lambda: _core_of(site), "the engine core", 600)
+    kill_hard(pid)
+    out, err = start.communicate(timeout=COMMAND_S)
+    site.note(f"$ inv start --profile plain (its engine core is killed meanwhile)\n{err}")
+    told = error(Ended(start.returncode, out, err))
+    assert (told["kind"], told["detail"]["cause"]) == ("died", "engine-failed"), told
+
+    result(site.inv("restart", "--profile", "plain"))
+    core = _core_of(site)
+    assert core
+    kill_hard(core)
+    eventually(lambda: not _healthy(site.port), "the end of a server without its core", 60)
+    seen = ours(site)
+    site.note(f"state {seen['state']}: {seen['why']}")
+    assert seen["state"] in ("down", "stuck"), seen
+    again = result(site.inv("start", "--profile", "plain"))
+    assert again["completion"]["tokens"] >= 2
+
+
+def _core_of(site: Site) -> int:
+    """The engine core of the slot's launch, once it has its title; else 0."""
+    marker = f"HOME={site.home}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            title = (entry / "cmdline").read_bytes()
+            if re.match(rb"VLLM::EngineCore", title) and marker in (entry / "environ").read_bytes().split(
+                b"\0"
+            ):
+                return int(entry.name)
+        except OSError:
+            continue
+    return 0
