@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -98,24 +101,44 @@ class Screen:
             rows: Cells: text, or (text, style).
             title: Above the table; none when empty.
         """
-        table = Table(
-            title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False
-        )
-        for name in columns:
-            side: Literal["left", "right"] = "right" if name.endswith(">") else "left"
-            table.add_column(name.rstrip(">"), justify=side, overflow="fold")
-        for row in rows:
-            table.add_row(*(_cell(cell) for cell in row))
-        self.console.print(table)
+        self.console.print(_table(columns, rows, title))
 
-    def error(self, error: StokerError) -> None:
-        """An error with its place, the last evidence and the next step, on stderr."""
+    def sheet(self, sheet: Sheet) -> None:
+        """A table with what is to be said below it."""
+        self.table(sheet.columns, sheet.rows)
+        for line in sheet.lines:
+            self.say(line)
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal, or those that stand for one."""
+        return self.console.width
+
+    @contextmanager
+    def live(self, hosts: Sequence[str], event: str, draw: Draw) -> Iterator[LiveSheet]:
+        """A table that is drawn anew as hosts tell something; without a terminal a new one each round.
+
+        Args:
+            hosts: Their names.
+            event: The type of the events that count.
+            draw: Makes the sheet out of the latest such event of each host.
+        """
+        with LiveSheet(self, hosts, event, draw) as board:
+            yield board
+
+    def error(self, error: StokerError, word: tuple[str, str] | None = None) -> None:
+        """An error with its place, the last evidence and the next step, on stderr.
+
+        Args:
+            error: What is wrong.
+            word: In place of ``error``, with its style.
+        """
         if isinstance(error, ConfigError):
             for problem in error.problems:
                 self.errors.print(_line([("error ", _BAD), str(problem)]))
             return
         place = f"{error.where}: " if error.where else ""
-        self.errors.print(_line([("error ", _BAD), (place, "bold"), error.what]))
+        self.errors.print(_line([word or ("error ", _BAD), (place, "bold"), error.what]))
         self.evidence(error.evidence, self.errors)
         if error.next_step:
             self.errors.print(_line([("  next: ", "cyan"), error.next_step]))
@@ -140,6 +163,24 @@ class Screen:
         board = Board(self.console, max((len(h) for h in hosts), default=0))
         with board:
             yield board
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table and lines below it.
+
+    Args:
+        columns: As of ``Screen.table``.
+        rows: As of ``Screen.table``.
+        lines: (text, style) each.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    lines: Sequence[tuple[str, str]]
+
+
+Draw = Callable[[Mapping[str, dict[str, Any]]], Sheet]
 
 
 class Board:
@@ -241,6 +282,60 @@ class Board:
 
     def _activity(self, host: str, event: dict[str, Any]) -> None:
         self._row(host, clean_line(event.get("name", ""), 60), None)
+
+
+class LiveSheet(Board):
+    """A board that is one table, kept current; see :meth:`Screen.live`."""
+
+    def __init__(self, screen: Screen, hosts: Sequence[str], event: str, draw: Draw) -> None:
+        super().__init__(screen.console, max((len(host) for host in hosts), default=0))
+        self._screen = screen
+        self._hosts = set(hosts)
+        self._event = event
+        self._draw = draw
+        self._seen: dict[str, dict[str, Any]] = {}
+        self._fresh: set[str] = set()
+        self._live = Live(self._render(), console=screen.console, auto_refresh=False, screen=False)
+
+    def __enter__(self) -> LiveSheet:
+        if self._console.is_interactive:
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_interactive:
+            self._live.stop()
+
+    def event(self, host: str, event: dict[str, Any]) -> None:
+        """Draw anew where it is what counts."""
+        if event.get("type") != self._event:
+            return
+        with self._lock:
+            self._seen[host] = event
+            self._fresh.add(host)
+            if self._console.is_interactive:
+                self._live.update(self._render(), refresh=True)
+            elif self._fresh >= self._hosts:
+                self._fresh.clear()
+                self._screen.sheet(self._draw(self._seen))
+
+    def line(self, host: str, *parts: str | tuple[str, str]) -> None:
+        """What a host has to say stands in the table."""
+
+    def _render(self) -> Group:
+        sheet = self._draw(self._seen)
+        now = Text(time.strftime("%H:%M:%S  (Ctrl-C ends it)"), style=_DIM)
+        return Group(_table(sheet.columns, sheet.rows), *(_line([line]) for line in sheet.lines), now)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> Table:
+    table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for name in columns:
+        side: Literal["left", "right"] = "right" if name.endswith(">") else "left"
+        table.add_column(name.rstrip(">"), justify=side, overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(cell) for cell in row))
+    return table
 
 
 def _number(value: Any) -> float | None:

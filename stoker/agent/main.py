@@ -42,6 +42,7 @@ OPERATIONS = {
     "unlock": ("locks", "unlock"),
     "doctor": ("doctor", "doctor"),
     "clock": ("doctor", "clock"),
+    "persist": ("persist", "persist"),
 }
 
 
@@ -103,7 +104,9 @@ class Agent:
                 return self._session.end("nothing heard for %g s" % self._silence_s)
             ready = [fd for fd, _ in poll.poll(left * 1000)]
             if self._signal_fd in ready:
-                self._session.end("signal %d" % os.read(self._signal_fd, 1)[0])
+                number = os.read(self._signal_fd, 1)[0]
+                if number != signal.SIGVTALRM:  # that one is a step's own stop watch
+                    self._session.end("signal %d" % number)
             if self._read_fd in ready:
                 heard = time.monotonic()
                 why = self._receive(frames)

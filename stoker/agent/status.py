@@ -1,99 +1,177 @@
-"""What the host is, what serves on it, and what is left over: the operation ``status``."""
+"""What serves on the host, how it is, who uses the GPUs, and what is left over: the operation ``status``."""
 
 from __future__ import annotations
 
-import os
-import platform
-import socket
-import time
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import describe, gpu, look, procs, recognise, state
-from .context import AgentError, Context
-from .families import Family, is_orphan
+from . import describe, gate, gpu, hostinfo, look, proof, recognise, scope, state, vitals
+from .context import Context
+from .families import Family
 from .look import Sight
 from .procs import Process
 from .scope import Finding
 from .state import Launch
-
-HEALTH_S = 1.0
-_MODELS_PATH = "/v1/models"
+from .subject import UNKNOWN_ENGINE, key_of
+from .vitals import Asked, Checkup
 
 Server = Dict[str, Any]
+Plans = Mapping[str, Mapping[str, Any]]
+
+
+class _Seen(NamedTuple):
+    """A server before it is asked anything.
+
+    Args:
+        told: What /proc and the records say, as the contract's *server*.
+        asked: How to ask it; None for one that is dead.
+        plan: What its workers' environment is compared with; None: nothing.
+        workers: Those that must carry the plan's variables.
+    """
+
+    told: Server
+    asked: Optional[Asked] = None
+    plan: Optional[Mapping[str, Any]] = None
+    workers: Sequence[Process] = ()
 
 
 def status(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     """The operation ``status``.
 
     Args:
-        params: ``engines``; ``slots`` (null: all); ``plans``: slot to the plan that should run there, for the
-            proof.
+        params: ``engines``; ``slots`` (null: all); ``plans``: slot to the plan that should run there. A
+            server's live environment is compared with that plan, where it was launched by it or started by
+            hand on its port; else with what its own launch was given.
 
     Returns:
-        ``{host, gpus, gpu_state, gpu_why, servers, strays}``; a server's ``health`` is the HTTP status, null
-        where nothing answered.
+        ``{host, gpus, gpu_state, gpu_why, gpu_unknown, servers, strays, holders}``: ``gpu_unknown`` is why
+        nobody can tell who uses a GPU, by its index; ``holders`` are processes on the GPUs that belong to no
+        server.
     """
     driver = gpu.query(ctx.facts, ctx.login_env)
     sight = look.take(ctx, look.recogniser_of(params), state.slots(ctx.home), (), driver)
     wanted = params.get("slots")
+    plans: Plans = params.get("plans") or {}
     slots = [slot for slot in state.slots(ctx.home) if wanted is None or slot in wanted]
-    launches = [(slot, state.current(ctx.home, slot)) for slot in slots]
-    servers = [_ours(ctx, sight, launch, params) for _, launch in launches if launch is not None]
+    launches = filter(None, (state.current(ctx.home, slot) for slot in slots))
+    seen = [_ours(ctx, sight, launch, plans) for launch in launches]
     if wanted is None:
-        servers += [_by_hand(ctx, sight, family) for family in _foreign(sight) if family.launcher]
+        seen += [_by_hand(sight, family, plans) for family in _foreign(sight) if family.launcher]
+    strays = _strays(sight)
     return {
-        "host": _host(ctx),
+        "host": hostinfo.take(ctx),
         "gpus": [one.to_wire() for one in driver.gpus],
         "gpu_state": driver.state,
         "gpu_why": driver.why,
-        "servers": servers,
-        "strays": [describe.process(finding) for finding in _strays(sight)],
+        "gpu_unknown": {str(index): why for index, why in sight.view.owners.unknown.items()},
+        "servers": _asked(ctx, seen),
+        "strays": [describe.process(finding) for finding in strays],
+        "holders": [describe.process(one) for one in _holders(sight, strays)],
     }
 
 
-def _ours(ctx: Context, sight: Sight, launch: Launch, params: Mapping[str, Any]) -> Server:
-    members, containment = state.members(sight.view.snapshot, launch)
-    alive = sight.view.snapshot.alive(int(launch["pid"]), int(launch["start"])) and containment != "none"
-    engine = sight.recogniser.engines.get(launch["engine"], {})
-    launcher = sight.view.snapshot.by_pid.get(int(launch["pid"]))
-    return {
+def _asked(ctx: Context, seen: Sequence[_Seen]) -> List[Server]:
+    """Each server with how it is: all are asked at once, and meanwhile their environments are read."""
+    checkups = [Checkup(ctx, one.asked) if one.asked else None for one in seen]
+    for one in seen:
+        if one.plan is not None:
+            one.told["proof"] = proof.of_plan(one.plan, list(one.workers), ctx.check_cancelled)
+    for one, checkup in zip(seen, checkups):  # noqa: B905 - Python 3.8 knows no strict
+        if checkup is not None and one.asked is not None:
+            found = checkup.result()
+            one.told["health"] = found.health
+            one.told["load"] = vitals.load(found)
+            one.told["state"], one.told["why"] = vitals.judge(found, one.asked)
+    return [one.told for one in seen]
+
+
+def _ours(ctx: Context, sight: Sight, launch: Launch, plans: Plans) -> _Seen:
+    snapshot = sight.view.snapshot
+    members, containment = state.members(snapshot, launch)
+    alive = snapshot.alive(int(launch["pid"]), int(launch["start"])) and containment != "none"
+    engine = sight.recogniser.engines.get(launch["engine"], UNKNOWN_ENGINE)
+    launcher = snapshot.by_pid.get(int(launch["pid"]))
+    restarted = not state.is_this_boot(launch, ctx.facts)
+    told: Server = {
         "launch": launch,
         "slot": launch["slot"],
         "engine": launch["engine"],
         "alive": alive,
+        "state": "down",
+        "why": _why_down(restarted, len(members)),
         "pid": launch["pid"],
-        "health": _health(ctx, launch["bind"], launch["port"], engine) if alive else None,
+        "health": None,
+        "load": None,
         "model": launch["model"],
         "uptime_s": round(launcher.age_s, 1) if alive and launcher else None,
+        "host_restarted": restarted,
         "containment": containment,
-        "proof": _proof(ctx, launch, params) if alive else None,
-        "processes": [_process(sight, member, "") for member in members],
+        "proof": None,
+        "processes": [_process(sight, member) for member in members],
         "bind": launch["bind"],
         "port": launch["port"],
         "exit": state.exit_of(ctx.home, launch),
     }
+    if not alive or launcher is None:
+        return _Seen(told)
+    where = gate.Server(launch["bind"], int(launch["port"]), engine, key_of(engine, launcher))
+    plan = _plan_of(launch, engine, plans)
+    workers = proof.workers(snapshot, members, launch, plan["engine"])
+    return _Seen(told, Asked(where, tuple(members), launch["log"]), plan, workers)
 
 
-def _by_hand(ctx: Context, sight: Sight, family: Family) -> Server:
-    head = family.launcher or family.members[0]
-    engine = sight.recogniser.engines.get(family.engine, {})
-    bind, port = _listens(sight, family, engine)
+def _why_down(restarted: bool, left: int) -> str:
+    if restarted:
+        return "the host was restarted since the launch"
+    return "%d of its processes are left" % left if left else ""
+
+
+def _plan_of(launch: Launch, engine: Mapping[str, Any], plans: Plans) -> Mapping[str, Any]:
+    """What a launch should run with: the plan it was made of, else what its own record says it was given."""
+    plan = plans.get(launch["slot"])
+    if plan is not None and plan["profile_hash"] == launch["profile_hash"]:
+        return plan
+    resolved = launch.get("resolved") or {}
+    env: Mapping[str, Any] = resolved.get("env") or {}
     return {
+        "engine": engine,
+        "env": {name: value for name, value in env.items() if isinstance(value, str)},
+        "secrets": {name: "" for name, value in env.items() if not isinstance(value, str)},
+        "expect": resolved.get("expect") or {},
+        "inherit": (resolved.get("server") or {}).get("inherit") or (),
+        "gpus": launch["gpus"],
+    }
+
+
+def _by_hand(sight: Sight, family: Family, plans: Plans) -> _Seen:
+    head = family.launcher or family.members[0]
+    engine = sight.recogniser.engines.get(family.engine, UNKNOWN_ENGINE)
+    bind, port = _listens(sight, family, engine)
+    told: Server = {
         "launch": None,
         "slot": None,
         "engine": family.engine,
         "alive": True,
+        "state": "up",
+        "why": "",
         "pid": head.pid,
-        "health": _health(ctx, bind, port, engine) if port else None,
+        "health": None,
+        "load": None,
         "model": recognise.flag_value(head.argv, str(engine.get("model_flag", ""))) or None,
         "uptime_s": round(head.age_s, 1),
+        "host_restarted": False,
         "containment": "family",
         "proof": None,
-        "processes": [_process(sight, member, "") for member in family.members],
+        "processes": [_process(sight, member) for member in family.members],
         "bind": bind or None,
         "port": port or None,
         "exit": None,
     }
+    plan = next((plan for plan in plans.values() if plan["port"] == port), None)
+    root = {"pid": head.pid, "start": head.start}
+    members = list(family.members)
+    workers = proof.workers(sight.view.snapshot, members, root, plan["engine"]) if plan else ()
+    where = gate.Server(bind, port, engine, key_of(engine, head))
+    return _Seen(told, Asked(where, family.members), plan, workers)
 
 
 def _listens(sight: Sight, family: Family, engine: Mapping[str, Any]) -> Tuple[str, int]:
@@ -108,31 +186,6 @@ def _listens(sight: Sight, family: Family, engine: Mapping[str, Any]) -> Tuple[s
     return (found[0].address, found[0].port) if found else ("", 0)
 
 
-def _health(ctx: Context, bind: str, port: int, engine: Mapping[str, Any]) -> Optional[int]:
-    from . import http
-
-    path = str(engine.get("health_path") or _MODELS_PATH)
-    try:
-        return http.get(bind, int(port), path, HEALTH_S, poll=ctx.check_cancelled).status
-    except (OSError, http.HttpError):
-        return None
-
-
-def _proof(ctx: Context, launch: Launch, params: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-    """Whether it runs as the plan of its slot says; None where none was given, or it has just ended."""
-    plan = (params.get("plans") or {}).get(launch["slot"])
-    if not plan:
-        return None
-    from . import proof
-
-    try:
-        return proof.prove(ctx, {"plan": plan, "launch_id": launch["launch_id"]})
-    except AgentError as error:
-        if error.kind != "no-server":
-            raise
-        return None
-
-
 def _foreign(sight: Sight) -> List[Family]:
     """Engine processes of this host that no slot launched."""
     ours = {process.pid for process in sight.view.own}
@@ -140,66 +193,31 @@ def _foreign(sight: Sight) -> List[Family]:
     return [family for family in found if sight.view.snapshot.is_ours(family.members[0])]
 
 
-def _strays(sight: Sight) -> Iterable[Finding]:
-    """What a dead server left, and ownerless Python processes on the GPUs."""
+def _strays(sight: Sight) -> Sequence[Finding]:
+    """What dead servers left, by the rules of a kill."""
+    snapshot = sight.view.snapshot
+    dead = [launch for launch in sight.own if not snapshot.alive(launch["pid"], launch["start"])]
+    left = {member.pid: launch["slot"] for launch in dead for member in state.members(snapshot, launch)[0]}
+    return scope.strays(sight.view, left)
+
+
+def _holders(sight: Sight, strays: Iterable[Finding]) -> Iterable[Finding]:
+    """Processes on the GPUs that belong to no server: other users', notebooks, whatever it is."""
     view = sight.view
-    for family in _foreign(sight):
-        if family.launcher is None:
-            for member in family.members:
-                yield _finding(sight, member, f"{family.engine}, its launcher is gone")
-    dead = [launch for launch in sight.own if not view.snapshot.alive(launch["pid"], launch["start"])]
-    for launch in dead:
-        for member in state.members(view.snapshot, launch)[0]:
-            yield _finding(sight, member, f"left by slot {launch['slot']}, whose launcher is gone")
-    known = {member.pid for family in view.families for member in family.members}
+    known = {member.pid for family in _foreign(sight) for member in family.members}
     known |= {process.pid for process in view.own} | set(view.agent)
+    known |= {finding.process.pid for finding in strays if finding.process}
     for pid in sorted({pid for users in view.owners.users.values() for pid in users} - known):
         process = view.snapshot.by_pid.get(pid)
-        if process and recognise.is_python(process) and is_orphan(view.snapshot, process):
-            yield _finding(sight, process, "a Python process whose parent is gone")
+        if process is not None:
+            yield _finding(sight, process, "belongs to no server that is known here")
 
 
-def _process(sight: Sight, process: Process, reason: str) -> Dict[str, Any]:
-    return describe.process(_finding(sight, process, reason))
+def _process(sight: Sight, process: Process) -> Dict[str, Any]:
+    return describe.process(_finding(sight, process, ""))
 
 
 def _finding(sight: Sight, process: Process, reason: str) -> Finding:
     owners = sight.view.owners
     ports = tuple(sorted({row.port for row in sight.view.listeners if row.pid == process.pid}))
     return Finding(process, reason, owners.gpus_of(process.pid), ports, owners.mib_of(process.pid))
-
-
-def _host(ctx: Context) -> Dict[str, Any]:
-    facts = ctx.facts
-    return {
-        "hostname": socket.gethostname(),
-        "user": describe.user(os.getuid()),
-        "uid": os.getuid(),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "boot_id": facts.boot_id,
-        "init_start": facts.init_start,
-        "simulated": facts.simulated,
-        "uptime_s": round(time.clock_gettime(time.CLOCK_BOOTTIME), 1),
-        "cpus": os.cpu_count(),
-        "load": [round(value, 2) for value in os.getloadavg()],
-        "memory_mib": _memory("MemTotal"),
-        "memory_free_mib": _memory("MemAvailable"),
-        "disk_free_mib": _free(os.path.dirname(ctx.home)),
-        "shm_free_mib": _free(facts.shm_dir),
-    }
-
-
-def _memory(name: str) -> Optional[int]:
-    for line in procs.read_file("/proc/meminfo").decode("ascii", "replace").splitlines():
-        if line.startswith(name + ":"):
-            return int(line.split()[1]) >> 10
-    return None
-
-
-def _free(folder: str) -> Optional[int]:
-    try:
-        space = os.statvfs(folder)
-    except OSError:
-        return None
-    return int(space.f_bavail * space.f_frsize) >> 20

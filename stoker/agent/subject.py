@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import families, gate, http, liveenv, procs, proof, state
 from .context import AgentError, Context
+from .descriptors import addresses
 from .procs import Listener, Process, Snapshot, listeners, overlap, snapshot
 from .recognise import Recogniser, flag_value
 
 # For a server whose kind nobody knows: what every server with an OpenAI API has.
-_UNKNOWN_ENGINE: Dict[str, Any] = {
+UNKNOWN_ENGINE: Dict[str, Any] = {
     "name": "openai",
     "shapes": [],
     "titles": [],
@@ -127,7 +127,7 @@ def _listener(seen: Snapshot, launch: Dict[str, Any], members: List[Process]) ->
     Raises:
         AgentError: ``no-server``: it does not listen; ``wrong-listener``: somebody else does, too.
     """
-    bind = _numeric(str(launch["bind"]))
+    bind = addresses(str(launch["bind"]))
     rows = [row for row in listeners(int(launch["port"]), seen) if any(overlap(row.address, a) for a in bind)]
     if not rows:
         what = "the server of slot %s runs, but listens on no port yet" % launch["slot"]
@@ -140,25 +140,16 @@ def _listener(seen: Snapshot, launch: Dict[str, Any], members: List[Process]) ->
     return rows[0]
 
 
-def _numeric(name: str) -> List[str]:
-    """The addresses behind a name; a numeric one is itself."""
-    try:
-        found = socket.getaddrinfo(name or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError):
-        return [name]
-    return [str(entry[4][0]) for entry in found]
-
-
 def _on_port(ctx: Context, params: Mapping[str, Any], seen: Snapshot, port: int) -> Subject:
     """A server that somebody started by hand, found by who listens."""
     rows = [row for row in listeners(port, seen) if row.pid and seen.is_ours(seen.by_pid[row.pid])]
-    bind = _numeric(params["plan"]["bind"]) if params.get("plan") else []
+    bind = addresses(params["plan"]["bind"]) if params.get("plan") else []
     found = [row for row in rows if any(overlap(row.address, address) for address in bind)] if bind else rows
     if not found:
         raise _nobody("no process that we may look into listens on port %d" % port)
-    recogniser = Recogniser(params["engines"])
+    known = families.find(seen, Recogniser(params["engines"]))
     for row in found:
-        for family in families.find(seen, recogniser):
+        for family in known:
             if row.pid in {member.pid for member in family.members}:
                 engine = _engine(params, family.engine)
                 launcher = family.launcher or family.members[0]
@@ -196,18 +187,21 @@ def _by_hand(
 
 def _only(ctx: Context, params: Mapping[str, Any], seen: Snapshot) -> Subject:
     """The only server that runs, whoever started it."""
-    slots = [launch["slot"] for launch in state.launches(ctx.home) if _lives(ctx, seen, launch)]
-    ours = {p.pid for slot in slots for p in _members(ctx, seen, slot)}
+    members = {launch["slot"]: state.members(seen, launch)[0] for launch in state.launches(ctx.home)}
+    living = {slot: found for slot, found in members.items() if found}
+    slots = list(living)
+    ours = {p.pid for members in living.values() for p in members}
+    rows = listeners(None, seen)
     ports: Dict[int, str] = {}
     for family in families.find(seen, Recogniser(params["engines"])):
         pids = {member.pid for member in family.members}
         if pids & ours or not all(seen.is_ours(member) for member in family.members[:1]):
             continue
-        for row in listeners(None, seen):
+        for row in rows:
             if row.pid in pids and _serves(row):
                 ports.setdefault(row.port, family.engine)
     holders = {pid for pids in procs.holders(seen).values() for pid in pids}
-    for row in listeners(None, seen) if holders else ():
+    for row in rows if holders else ():
         if row.pid and row.pid not in ours and row.port not in ports and seen.is_ours(seen.by_pid[row.pid]):
             below = {row.pid, *(process.pid for process in seen.descendants(row.pid))}
             if below & holders and _serves(row):  # no engine that Stoker knows, but on a GPU
@@ -223,29 +217,18 @@ def _only(ctx: Context, params: Mapping[str, Any], seen: Snapshot) -> Subject:
     )
 
 
-def _members(ctx: Context, seen: Snapshot, slot: str) -> List[Process]:
-    launch = state.current(ctx.home, slot)
-    return state.members(seen, launch)[0] if launch else []
-
-
-def _lives(ctx: Context, seen: Snapshot, launch: Dict[str, Any]) -> bool:
-    return bool(state.members(seen, launch)[0])
-
-
 def _serves(row: Listener) -> bool:
     """Whether a listener answers with a list of models: engines listen on inner ports too."""
     try:
-        with socket.create_connection((http.reachable(row.address), row.port), timeout=2):
-            pass
         answer = http.get(row.address, row.port, gate.MODELS_PATH, 5.0)
-    except (OSError, http.HttpError):
+    except http.HttpError:
         return False
     return answer.status in (200, 401, 403)
 
 
 def _engine(params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     known = {engine["name"]: engine for engine in params["engines"]}
-    return known.get(name) or known.get("openai") or _UNKNOWN_ENGINE
+    return known.get(name) or known.get("openai") or UNKNOWN_ENGINE
 
 
 def key_of(engine: Mapping[str, Any], launcher: Process) -> Dict[str, str]:

@@ -28,6 +28,8 @@ class Traffic(NamedTuple):
         waiting: Requests that wait.
         finished: Requests ended since the start.
         tokens: Tokens generated since the start.
+        throughput: Tokens a second now, by the engine's own gauge.
+        steps: Decoding steps since the start, of an engine that counts tokens at the end of a request.
         why: Why nothing is known; empty where something is.
         page: Every figure of the engine's, to see whether any moves.
         moving: Whether one did while it was watched.
@@ -37,6 +39,8 @@ class Traffic(NamedTuple):
     waiting: Optional[float] = None
     finished: Optional[float] = None
     tokens: Optional[float] = None
+    throughput: Optional[float] = None
+    steps: Optional[float] = None
     why: str = ""
     page: Tuple[Tuple[str, float], ...] = ()
     moving: bool = False
@@ -47,14 +51,14 @@ class Traffic(NamedTuple):
         return (self.running or 0) + (self.waiting or 0) > 0
 
 
-def read(ctx: Context, server: Server) -> Traffic:
+def read(ctx: Context, server: Server, timeout_s: float = _ANSWER_S) -> Traffic:
     """Ask once."""
     names = server.engine["metrics"]
     if not names["path"] or not any(names[kind] for kind in ("running", "finished", "generation_tokens")):
         return Traffic(why="%s has no metrics that Stoker knows" % server.engine["name"])
     try:
         answer = http.get(
-            server.address, server.port, names["path"], _ANSWER_S, server.headers, poll=ctx.check_cancelled
+            server.address, server.port, names["path"], timeout_s, server.headers, poll=ctx.check_cancelled
         )
     except http.HttpError as error:
         return Traffic(why="GET %s: %s" % (names["path"], error))
@@ -106,6 +110,8 @@ def parse(text: str, names: Mapping[str, Any]) -> Traffic:
         waiting=_sum(sums, names["waiting"]),
         finished=_sum(sums, names["finished"]),
         tokens=_sum(sums, names["generation_tokens"]),
+        throughput=_sum(sums, names.get("throughput") or ()),
+        steps=_sum(sums, names.get("steps") or ()),
     )
     if traffic == Traffic():
         return Traffic(why="the metrics have none of the names that Stoker knows")

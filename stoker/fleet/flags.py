@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from stoker.config.settings import number, whole
 from stoker.errors import InputError, nearest
 
-Kind = Literal["text", "list", "flag", "whole", "number"]
+Kind = Literal["text", "list", "flag", "whole", "number", "regex", "since"]
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,12 @@ class Flag:
         name: Python name; on a command line ``--`` and dashes for underscores.
         help: One line for ``inv --help``.
         kind: ``text``; ``list`` (may be given several times); ``flag`` (no value); ``whole`` number from
-            ``least``; ``number`` above 0.
+            ``least``; ``number`` above 0; ``regex``, checked; ``since``, an age or a moment, checked.
         least: Smallest whole number.
         word_for_zero: A word that a whole number may be in place of 0.
         positional: On a command line typed without its name, and demanded.
         in_book: Whether a playbook may give it.
+        alone: What the flag stands for without a value; None: it needs one.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Flag:
     word_for_zero: str = ""
     positional: bool = False
     in_book: bool = True
+    alone: float | None = None
 
     @property
     def spelled(self) -> str:
@@ -59,6 +62,8 @@ class Flag:
         where = where or self.spelled
         if value is None:
             return self.default
+        if value is True and self.alone is not None:
+            return self.alone
         if self.kind == "whole":
             return whole(value, where, least=self.least, word_for_zero=self.word_for_zero)
         if self.kind == "number":
@@ -69,7 +74,44 @@ class Flag:
             return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
         if isinstance(value, list | tuple | dict):
             raise InputError(f"one value is expected, not {type(value).__name__}", where=where)
+        if self.kind == "regex":
+            _check_regex(str(value), where)
+        elif self.kind == "since":
+            moment(str(value), where)
         return str(value)
+
+
+def moment(text: str, where: str) -> datetime | float:
+    """An age or a moment in the past.
+
+    Args:
+        text: ``90s``, ``10m``, ``2h``, ``1d``, or an ISO time; one without a zone is of this machine's.
+        where: For the message.
+
+    Returns:
+        Seconds, or the moment with its zone.
+
+    Raises:
+        InputError: Neither.
+    """
+    age = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])", text.strip(), re.ASCII)
+    if age is not None:
+        return float(age.group(1)) * _UNITS_S[age.group(2)]
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone()
+    except (ValueError, OverflowError, OSError) as error:
+        hint = "write 90s, 10m, 2h, 1d, or a time such as 2026-01-31T08:00"
+        raise InputError(f"{text!r} is neither an age nor a time", where=where, next_step=hint) from error
+
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _check_regex(text: str, where: str) -> None:
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InputError(f"no regular expression: {error}", where=where) from error
 
 
 def _truth(value: Any, where: str) -> bool:

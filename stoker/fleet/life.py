@@ -1,4 +1,4 @@
-"""The verbs of a server's life: kill, start, stop, restart, wait, status, logs."""
+"""The verbs of a server's life: kill, start, stop, restart, wait."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import HostFailed, StokerError
-from stoker.fleet import servers
+from stoker.fleet import aftermath, servers
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
-from stoker.fleet.servers import desired, must_run
+from stoker.fleet.servers import must_run
 from stoker.fleet.shown import hook_line, process_line
 
 if TYPE_CHECKING:
@@ -27,14 +27,18 @@ def restart(job: Job) -> Outcome:
     try:
         return _launch(job, plan, replace=True, force=job.args["force"])
     except HostFailed as error:
-        if not job.args.get("rollback") or not _is_not_ready(error):
-            raise
-        raise _put_back(job, error) from error
+        if job.args.get("rollback") and _is_not_ready(error):
+            error = _put_back(job, error)
+        raise aftermath.of_launch(job, plan, error) from error
 
 
 def start(job: Job) -> Outcome:
     """Launch, wait and prove where nothing runs; done where the same profile runs already."""
-    return _launch(job, servers.planned(job), replace=False, force=job.args["force"])
+    plan = servers.planned(job)
+    try:
+        return _launch(job, plan, replace=False, force=job.args["force"])
+    except HostFailed as error:
+        raise aftermath.of_launch(job, plan, error) from error
 
 
 def _launch(job: Job, plan: LaunchPlan, *, replace: bool, force: bool) -> Outcome:
@@ -103,7 +107,11 @@ def _again(job: Job, previous: dict[str, Any]) -> LaunchPlan:
 def wait(job: Job) -> Outcome:
     """Wait until the server is really ready, and prove its tuning."""
     plan = must_run(job)
-    return _ready(job, plan, job.session.call("wait", {**_plan_params(job, plan), "launch_id": None}))
+    try:
+        ready = job.session.call("wait", {**_plan_params(job, plan), "launch_id": None})
+    except HostFailed as error:
+        raise aftermath.of_wait(job, plan, error) from error
+    return _ready(job, plan, ready)
 
 
 def kill(job: Job) -> Outcome:
@@ -143,46 +151,17 @@ def stop(job: Job) -> Outcome:
         "check": job.check,
         "plan": job.plan.to_wire() if job.plan else None,
     }
-    report = job.session.call("stop", params)
+    try:
+        report = job.session.call("stop", params)
+    except HostFailed as error:
+        raise aftermath.down(job, slot, error) from error
     ended = len(report["ended"])
     done = "would end" if job.check else "ended"
-    what = "nothing ran" if not ended else f"{done} {_count(ended, 'process', 'processes')}"
+    beside = "" if ended else aftermath.others(job, slot)
+    nothing = f"nothing ran in slot {slot}" + (f"; what runs: {beside}" if beside else "")
+    what = nothing if not ended else f"{done} {_count(ended, 'process', 'processes')}"
     lines = (*_hooks(report), *(_processes(report, "ended") if job.check else ()))
     return Outcome(what, report, changed=ended > 0, lines=lines)
-
-
-def status(job: Job) -> Outcome:
-    """What runs on the host, whether it is healthy, and whether it runs as its profile says."""
-    names = desired(job.host)
-    planned = (job.project.plan(name, job.host, secrets=False) for name in names)
-    plans = {plan.slot: plan for plan in planned}
-    params = {
-        "engines": job.project.engines,
-        "slots": [job.args["slot"]] if job.args["slot"] else None,
-        "plans": {slot: plan.to_wire() for slot, plan in plans.items()},
-    }
-    data = job.session.call("status", params, timeout_s=60)
-    for server in data["servers"]:
-        server["desired"] = plans[server["slot"]].profile if server.get("slot") in plans else None
-        server["current"] = _is_current(plans.get(str(server.get("slot"))), server)
-    alive = sum(bool(server.get("alive")) for server in data["servers"])
-    return Outcome(_count(alive, "server", "servers") + " up", {**data, "desired": list(names)})
-
-
-def logs(job: Job) -> Outcome:
-    """The last lines of a slot's log; --follow goes on until Ctrl-C, which leaves the server alone."""
-    slot = servers.slot(job)
-    params = {"slot": slot, "lines": job.args["lines"] or 50, "follow": job.args["follow"], "launch_id": None}
-    data = job.session.call("logs", params)
-    return Outcome(data["path"], data)
-
-
-def _is_current(plan: LaunchPlan | None, server: dict[str, Any]) -> bool | None:
-    """Whether the project's version of the profile is what runs; None where nothing says so."""
-    launch = server.get("launch")
-    if plan is None or not launch or launch.get("profile") != plan.profile:
-        return None
-    return bool(launch.get("profile_hash") == plan.profile_hash)
 
 
 def _plan_params(job: Job, plan: LaunchPlan) -> dict[str, Any]:
@@ -296,17 +275,5 @@ VERBS = (
         kill,
         changes=True,
         runs="named",
-    ),
-    Verb("status", (SLOT,), status),
-    Verb(
-        "logs",
-        (
-            PROFILE,
-            SLOT,
-            Flag("lines", "How many lines (50).", "whole", least=1),
-            Flag("follow", "Go on until Ctrl-C.", "flag", in_book=False),  # it would never end
-        ),
-        logs,
-        runs="server",
     ),
 )

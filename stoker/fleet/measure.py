@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import BOUNDS
-from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, StokerError
-from stoker.fleet import life, servers
+from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed
+from stoker.fleet import aftermath, life, servers
 from stoker.fleet.flags import Flag
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome, Verb
@@ -43,38 +43,6 @@ def bench(job: Job) -> Outcome:
         life.restart(job)
         results.append(_measure(job))
     return _judged(job, _record(job, results), results)
-
-
-def bench_profiles(job: Job) -> Outcome:
-    """Restart and measure each profile on the host, then put back what ran before."""
-    if job.check:
-        return _matrix_planned(job)
-    before = life.status(job).data["servers"]
-    lines: list[tuple[str, str]] = []
-    rows: list[dict[str, Any]] = []
-    codes = [EXIT_DONE]
-    try:
-        for name in job.args["profile"]:
-            at = job.on(job.project.plan(name, job.host))
-            life.restart(at)
-            outcome = bench(at)
-            rows.append({"profile": name, **outcome.data})
-            codes.append(outcome.exit_code)
-            lines += outcome.lines
-    finally:
-        lines += _put_back(job, before)
-    return Outcome(f"{len(rows)} profiles measured", {"rows": rows}, True, max(codes), tuple(lines))
-
-
-def _matrix_planned(job: Job) -> Outcome:
-    """What --check has to say about it: each restart, as the host sees it now."""
-    lines: list[tuple[str, str]] = []
-    for name in job.args["profile"]:
-        asked = life.restart(job.on(job.project.plan(name, job.host)))
-        lines += [(f"{name}: {asked.summary}", "bold"), *asked.lines]
-    names = ", ".join(job.args["profile"])
-    what = f"would restart and measure {names}, then put back what runs"
-    return Outcome(what, {"rows": []}, changed=True, lines=tuple(lines))
 
 
 def fetch(job: Job) -> Outcome:
@@ -117,7 +85,10 @@ def _measure(job: Job) -> dict[str, Any]:
         "salt_id": salt_id,
         "owner": job.project.owner,
     }
-    return job.session.call("bench", params)
+    try:
+        return job.session.call("bench", params)
+    except HostFailed as error:
+        raise aftermath.of_bench(job, error) from error
 
 
 def _record(job: Job, results: list[dict[str, Any]]) -> Record:
@@ -272,26 +243,6 @@ def _raw_record(job: Job, raw: Path) -> Record:
         return build([result], _subject(job, result), where=shown)
 
 
-def _put_back(job: Job, before: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Start again what ran before a matrix; says so where it cannot."""
-    lines: list[tuple[str, str]] = []
-    for server in before:
-        launch = server.get("launch")
-        if not server.get("alive"):
-            continue
-        if not launch:
-            lines.append(
-                (f"{server['engine']} on port {server['port']} was started by hand: start it again", "yellow")
-            )
-            continue
-        try:
-            life.restart(job.on(job.project.plan_again(launch, job.host)))
-            lines.append((f"put back {launch['profile']}, which ran before", "dim"))
-        except StokerError as error:
-            lines.append((f"could not put back {launch['profile']}: {error.what}", "bold red"))
-    return lines
-
-
 VERBS = (
     Verb(
         "bench",
@@ -315,12 +266,4 @@ VERBS = (
         fetch,
         in_check="skipped",
     ),
-)
-BENCH_PROFILES = Verb(
-    "bench-all",
-    tuple(f for f in VERBS[0].flags if f is not PORT),
-    bench_profiles,
-    changes=True,
-    each_profile=True,
-    wants_secrets=True,
 )

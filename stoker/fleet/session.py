@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -40,16 +41,23 @@ class Session:
         connect: Opens the agent; raises ``HostUnreachable`` or ``HostFailed``.
         emit: Gets (host name, event) for everything the host tells; may be called from any thread.
         bare: Runs one shell command without the agent; None where nothing needs that.
+        stop: Set by Ctrl-C; None: nobody will.
     """
 
     def __init__(
-        self, host: Host, connect: Callable[[Host], Agent], emit: Emit, bare: Bare | None = None
+        self,
+        host: Host,
+        connect: Callable[[Host], Agent],
+        emit: Emit,
+        bare: Bare | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self.host = host
         self._connect = connect
         self._emit = emit
         self._bare = bare
         self._agent: Agent | None = None
+        self.stop = stop or threading.Event()
 
     @property
     def agent(self) -> Agent:

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from stoker.config.playbooktree import Argument, Module
-from stoker.fleet import basics, doctor, judge, life, measure
+from stoker.fleet import basics, doctor, judge, life, look, measure, persist
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Verb
 
 VERBS: Mapping[str, Verb] = MappingProxyType(
-    {verb.name: verb for verb in (*life.VERBS, *doctor.VERBS, *measure.VERBS, *judge.VERBS, *basics.VERBS)}
+    {verb.name: verb for room in (life, persist, look, doctor, measure, judge, basics) for verb in room.VERBS}
 )
 
 

@@ -36,10 +36,10 @@ def bundled() -> Collection:
 
 
 def _collection(root: Path) -> Collection:
-    from stoker.tasks import doctor, lab, life, measure, own, play, project
+    from stoker.tasks import doctor, lab, life, look, measure, own, persist, play, project
 
     ns = Collection()
-    for module in (project, doctor, life, measure, play):
+    for module in (project, doctor, life, persist, look, measure, play):
         for task in module.COMMANDS:
             ns.add_task(task)
     ns.add_task(lab.demo)

@@ -74,6 +74,7 @@ def command(*flags: Flag, name: str = "") -> Callable[[Body], Command]:
             name=spelled,
             positional=[flag.name for flag in flags if flag.positional],
             iterable=[flag.name for flag in flags if flag.kind == "list"],
+            optional=[flag.name for flag in flags if flag.alone is not None],
             help={flag.name.replace("_", "-"): flag.help for flag in flags},
             auto_shortflags=False,
         )

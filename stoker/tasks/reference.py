@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import BaseModel
 
 from stoker.fleet.flags import Flag
-from stoker.tasks import doctor, lab, life, measure, play, project
+from stoker.tasks import doctor, lab, life, look, measure, persist, play, project
 from stoker.tasks.command import CHANGING, READING, Command
 
 _HEAD = """\
@@ -33,7 +33,7 @@ def commands() -> str:
     parts = [_HEAD, "## Flags that commands share\n\n" + _table(CHANGING)]
     parts.append("Reading commands have the first four; commands that change hosts have them all.\n")
     parts += _section("The project and its hosts", (*project.COMMANDS, *doctor.COMMANDS))
-    parts += _section("The life of a server", life.COMMANDS)
+    parts += _section("The life of a server", (*life.COMMANDS, *persist.COMMANDS, *look.COMMANDS))
     parts += _section("Measure, judge, explain", measure.COMMANDS)
     parts += _section("Runbooks", play.COMMANDS)
     parts += _section("The lab", (lab.demo,))
@@ -59,8 +59,13 @@ def _section(title: str, tasks: Iterable[Command], *, prefix: str = "") -> Itera
 
 def _table(flags: Iterable[Flag]) -> str:
     """Flags with what they take and what they mean."""
-    takes = {"text": "TEXT", "list": "TEXT, repeatable", "flag": "", "whole": "NUMBER", "number": "NUMBER"}
-    rows = [f"| `{f.spelled}` | {takes[f.kind]} | {f.help.replace('|', chr(92) + '|')} |" for f in flags]
+    takes = {"list": "TEXT, repeatable", "flag": "", "whole": "NUMBER", "number": "NUMBER"}
+    takes |= {"text": "TEXT", "regex": "REGEX", "since": "AGE or TIME"}
+    rows = [
+        f"| `{f.spelled}` | {takes[f.kind]}{'' if f.alone is None else ', or nothing'} "
+        f"| {f.help.replace('|', chr(92) + '|')} |"
+        for f in flags
+    ]
     return "\n".join(["| flag | takes | |", "|---|---|---|", *rows]) + "\n"
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ class Run:
         self.stop = threading.Event()  # set by Ctrl-C: whatever runs on hosts is ended
         self._project: Project | None = None
         self._reach: Reach | None = None
+        self._gate: AbstractContextManager[Any] = nullcontext()
 
     @classmethod
     def begin(cls, name: str, root: Path, values: Mapping[str, Any], screen: Screen) -> Run:
@@ -102,13 +104,21 @@ class Run:
         return self.project.hosts(patterns)
 
     def on_hosts(
-        self, verb: Verb, *, extra: Mapping[str, Mapping[str, Any]] | None = None
+        self,
+        verb: Verb,
+        *,
+        extra: Mapping[str, Mapping[str, Any]] | None = None,
+        endless: bool = False,
+        board: AbstractContextManager[Board] | None = None,
     ) -> list[HostResult]:
         """Do a verb on every host that is meant, with live lines, and keep what came of it in the document.
 
         Args:
             verb: What to do.
             extra: Host name to more arguments for that host alone.
+            endless: It goes on until Ctrl-C: then all hosts at once, and ``--forks`` is how many connect at
+                once.
+            board: Where it is shown while it runs; None: a line each.
 
         Returns:
             A result a host; a failed host is a value.
@@ -119,8 +129,10 @@ class Run:
         jobs = {}
         for host in self.hosts(demanded=verb.changes):
             jobs[host.name] = (host, servers.meant(self.project, verb, host, self.args))
-        with self.screen.board(list(jobs)) as board:
-            results = self._execute(verb, list(jobs), jobs, dict(extra or {}), board)
+        if endless:
+            self._gate = threading.BoundedSemaphore(self.args.get("forks") or self.settings.forks)
+        with board or self.screen.board(list(jobs)) as shown:
+            results = self._execute(verb, list(jobs), jobs, dict(extra or {}), shown, endless)
         self.document["hosts"] = {result.host: result_data(result) for result in results}
         return results
 
@@ -152,11 +164,14 @@ class Run:
         """Show each host that is not fine, why, and what to do next; return the exit code."""
         for result in results:
             if result.error is not None:
-                self.screen.error(result.error)
+                word = ("interrupted ", "bold yellow") if result.status == "interrupted" else None
+                self.screen.error(result.error, word)
         bad = [result for result in results if result.status not in ("ok",)]
         if bad and len(results) > 1:
             names = ", ".join(f"{result.host} ({result.status})" for result in bad)
             self.screen.say((f"{len(results) - len(bad)} of {len(results)} hosts fine; not: {names}", "bold"))
+        if any(result.status == "skipped" for result in results):
+            self.screen.say(("  next: ", "cyan"), "--serial all goes on with the others where one fails")
         return exit_code_of(code_of(result) for result in results)
 
     def _execute(
@@ -166,12 +181,13 @@ class Run:
         jobs: Mapping[str, tuple[Host, Sequence[LaunchPlan]]],
         extra: Mapping[str, Mapping[str, Any]],
         board: Board,
+        endless: bool,
     ) -> list[HostResult]:
         """Fan out, or roll where the verb changes hosts."""
 
         def work(name: str) -> list[Outcome]:
             host, plans = jobs[name]
-            session = Session(host, self.connect, board.event, self.bare)
+            session = Session(host, self.connect, board.event, self.bare, self.stop)
             try:
                 args = {**self.args, **extra.get(name, {})}
                 job = Job(self.project, session, args, check=self.check)
@@ -182,7 +198,7 @@ class Run:
         def done(result: HostResult) -> None:
             self._finished(board, result)
 
-        forks = self.args.get("forks") or self.settings.forks
+        forks = len(names) if endless else self.args.get("forks") or self.settings.forks
         if not verb.changes or self.check:
             return fan_out(names, work, forks=forks, on_done=done, stop=self.stop)
         serial = self.args.get("serial")
@@ -216,7 +232,8 @@ class Run:
 
     def connect(self, host: Host) -> Agent:
         """Open a host's agent; Ctrl-C ends what it is asked to do."""
-        return self.reach.connect(target_of(host), self.stop)
+        with self._gate:
+            return self.reach.connect(target_of(host), self.stop)
 
     def bare(self, host: Host, command: str, timeout_s: float | None, on_text: OnText) -> Finished:
         """Run one shell command on a host, without the agent."""
@@ -225,8 +242,9 @@ class Run:
 
 
 def told(result: HostResult) -> str:
-    """A failed host in a few words: its status and the error's first sentence."""
-    return f"{result.status}: {result.error.what}" if result.error else result.status
+    """A host that is not fine in a few words; the error itself is told whole at the end."""
+    kind = getattr(result.error, "kind", "") if result.status == "failed" else ""
+    return result.status + (f" ({kind})" if kind else "") + (f", {result.why}" if result.why else "")
 
 
 def result_data(result: HostResult) -> dict[str, Any]:
@@ -237,6 +255,8 @@ def result_data(result: HostResult) -> dict[str, Any]:
     data["results"] = [{"summary": outcome.summary, **outcome.data} for outcome in outcomes]
     if result.error is not None:
         data["error"] = error_data(result.error)
+    if result.why:
+        data["why"] = result.why
     return data
 
 
