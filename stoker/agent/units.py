@@ -191,6 +191,12 @@ def is_enabled(ctx: Context, found: Manager, slot: str) -> bool:
     return not _systemctl(ctx, found.kind, ["is-enabled", "--quiet", name_of(slot)])["rc"]
 
 
+def linger(ctx: Context) -> None:
+    """Let the account's manager start at boot; where that is refused, who asked is told by ``linger``."""
+    with contextlib.suppress(AgentError):
+        run.run(ctx, ["loginctl", "enable-linger"], env=ctx.login_env, cwd="/", timeout_s=_CALL_S)
+
+
 def state_of_self() -> int:
     """Our own start time."""
     found = procs.look(os.getpid())
