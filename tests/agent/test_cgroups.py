@@ -147,6 +147,21 @@ def test_a_failed_check_leaves_no_cgroup_behind(host: Host) -> None:
     assert {name for name in after - before if name.startswith("stoker-stable-")} == set()
 
 
+@pytest.mark.usefixtures("lets_us")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may leave its login's scope")
+def test_out_of_a_logins_scope_a_server_of_root_steps_aside(host: Host) -> None:
+    """Where logind ends what a login leaves, it ends a scope with all below it."""
+    (mount, own) = cgroups.found()[0]
+    scope = Path(own) / f"session-{os.getpid()}.scope"
+    scope.mkdir()
+    try:
+        path = cgroups.make(host.mark, [Place(mount, str(scope))])
+        assert Path(path).parent == Path(mount)
+        cgroups.remove(path)
+    finally:
+        scope.rmdir()
+
+
 def test_a_server_starts_where_its_cgroup_cannot_be_joined(host: Host) -> None:
     folder = host.root / "launch"
     folder.mkdir()
