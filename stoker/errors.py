@@ -7,6 +7,7 @@ The tree::
     │   └── ConfigError             2  ... with every mistake of the files, as file:line
     └── HostError                      knows its host
         ├── HostFailed              3  reached, but the step failed
+        │   └── HostInterrupted   130  ... by Ctrl-C, with what goes on there
         └── HostUnreachable         4  never reached, or lost
 
 Ctrl-C is Python's own KeyboardInterrupt (130, once a command had begun).
@@ -126,6 +127,12 @@ class HostFailed(HostError):
     """The host was reached and the step failed there."""
 
     exit_code = EXIT_HOST_FAILED
+
+
+class HostInterrupted(HostFailed):
+    """Ctrl-C ended our part of a step: says what goes on on the host without us."""
+
+    exit_code = EXIT_INTERRUPTED
 
 
 class HostUnreachable(HostError):

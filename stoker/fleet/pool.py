@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stoker.errors import HostError, HostUnreachable, InputError, StokerError
+from stoker.errors import HostError, HostInterrupted, HostUnreachable, InputError, StokerError
 
 Status = Literal["ok", "failed", "unreachable", "skipped", "interrupted"]
 
@@ -31,6 +31,7 @@ class HostResult:
         error: Why it is not ok.
         seconds: How long it took.
         changed: Whether the host was changed, as the work's data says.
+        why: Why a skipped one was not begun.
     """
 
     host: str
@@ -39,6 +40,7 @@ class HostResult:
     error: StokerError | None = None
     seconds: float = 0.0
     changed: bool = False
+    why: str = ""
 
 
 Work = Callable[[str], Any]
@@ -120,11 +122,18 @@ def roll(
         done += fan_out(batch, work, forks=forks, on_done=on_done, stop=stop, grace_s=grace_s)
         if stop.is_set() or any(result.status != "ok" for result in done):
             break
+    why = "" if stop.is_set() else f"not begun: {_stoppers(done)}"
     for name in items[len(done) :]:
-        result = HostResult(name, "interrupted" if stop.is_set() else "skipped")
+        result = HostResult(name, "interrupted" if stop.is_set() else "skipped", why=why)
         done.append(result)
         (on_done or _ignore)(result)
     return done
+
+
+def _stoppers(done: Sequence[HostResult]) -> str:
+    """Who ended a roll: ``node179 was unreachable``."""
+    words = {"failed": "failed", "unreachable": "was unreachable", "interrupted": "was interrupted"}
+    return ", ".join(f"{one.host} {words[one.status]}" for one in done if one.status in words)
 
 
 class _Fan:
@@ -208,13 +217,27 @@ class _Fan:
 
     def results(self) -> list[HostResult]:
         """One a host; those without one were cut short."""
-        return [self._results.get(name) or HostResult(name, "interrupted") for name in self._items]
+        return [self._results.get(name) or self._cut_short(name) for name in self._items]
+
+    def _cut_short(self, name: str) -> HostResult:
+        """One that was never begun, or that did not end within our patience."""
+        if name in self._dropped:
+            return HostResult(name, "interrupted", why="not begun")
+        error = HostInterrupted(
+            "cut short: what was begun there may still go on",
+            host=name,
+            kind="cancelled",
+            next_step=f"inv status --host {name} shows what runs there",
+        )
+        return HostResult(name, "interrupted", error=error)
 
 
 def _failure(name: str, error: BaseException, seconds: float, stopped: bool) -> HostResult:
     """What was raised, as a result."""
     if isinstance(error, KeyboardInterrupt):
         return HostResult(name, "interrupted", error=None, seconds=seconds)
+    if isinstance(error, HostInterrupted):
+        return HostResult(name, "interrupted", error=error, seconds=seconds)
     if isinstance(error, HostError) and stopped and error.kind == "cancelled":
         return HostResult(name, "interrupted", error=None, seconds=seconds)
     if isinstance(error, HostUnreachable):

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import EXIT_DONE, InputError
-from stoker.fleet import judge, measure
+from stoker.fleet import judge, matrix, measure
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING, command
 
@@ -28,11 +28,11 @@ def bench(run: Run) -> int:
     return run.end(run.on_hosts(VERBS["bench"]))
 
 
-@command(*CHANGING, *measure.BENCH_PROFILES.flags)
+@command(*CHANGING, *matrix.BENCH_PROFILES.flags)
 def bench_all(run: Run) -> int:
     """Measure what runs on every host; with --profile (repeatable) each of them, then put back what ran."""
-    matrix = bool(run.args["profile"])
-    results = run.on_hosts(measure.BENCH_PROFILES if matrix else VERBS["bench"])
+    several = bool(run.args["profile"])
+    results = run.on_hosts(matrix.BENCH_PROFILES if several else VERBS["bench"])
     run.screen.table(
         ("host", "profile", "tok/s>", "TTFT>", "verdict", "change>", "rests on"),
         [row for result in results for row in _bench_rows(result)],

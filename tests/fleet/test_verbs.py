@@ -12,7 +12,7 @@ import pytest
 from stoker.config import settings
 from stoker.config.inventory import Host
 from stoker.errors import HostFailed, InputError
-from stoker.fleet import daily, life, measure, servers
+from stoker.fleet import daily, life, matrix, servers
 from stoker.fleet.flags import command_line
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.project import Project
@@ -101,7 +101,7 @@ def test_what_check_cannot_know_is_skipped_without_a_connection(project: Project
 
 def test_a_matrix_under_check_only_asks(project: Project) -> None:
     session = Heard({})
-    (outcome,) = _do(project, measure.BENCH_PROFILES, session, check=True, profile=["one", "two"])
+    (outcome,) = _do(project, matrix.BENCH_PROFILES, session, check=True, profile=["one", "two"])
     assert [(op, params["check"]) for op, params in session.asked] == [("restart", True)] * 2
     assert "would restart and measure one, two" in outcome.summary
     assert not (project.root / "results").exists()
