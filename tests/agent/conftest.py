@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import cgroups, procs
+from stoker.agent import cgroups, procs, state
 from stoker.agent.context import Context, Session
 from stoker.engines.base import ArgvShape, Engine
 from stoker.plan import KillPolicy, LaunchPlan, ReadyPolicy
@@ -214,8 +214,10 @@ class Host:
                 with contextlib.suppress(OSError):
                     os.kill(process.pid, signal.SIGKILL)
             time.sleep(0.005)
-        for record in self.home.rglob("launch.json"):
-            cgroups.remove(json.loads(record.read_text() or "{}").get("cgroup", ""))
+        home = self.context().home
+        for slot in state.slots(home):
+            for launch_id in state.history(home, slot):
+                cgroups.remove((state.recorded(home, slot, launch_id) or {}).get("cgroup", ""))
         for child in self.children:
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
