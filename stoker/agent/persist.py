@@ -17,9 +17,9 @@ from . import claim, describe, launch, procs, secretsfile, state, units
 from .context import AgentError, Context
 from .facts import VARIABLE
 from .locks import slot_lock
-from .units import Manager
+from .units import BOOT, Manager
 
-ARCHIVE, BOOT, SCRIPT = "agent.zip", "boot.json", "start.sh"
+ARCHIVE, SCRIPT = "agent.zip", "start.sh"
 _LIMITS = {
     "NOFILE": resource.RLIMIT_NOFILE,
     "MEMLOCK": resource.RLIMIT_MEMLOCK,

@@ -20,7 +20,7 @@ from .procs import read_file
 
 INSIDE = "STOKER_UNIT"
 FOLDER = "persist"
-NEXT, STARTED, STOPPING = "next.json", "started.json", "stopping"
+BOOT, NEXT, STARTED, STOPPING = "boot.json", "next.json", "started.json", "stopping"
 _BOOTED = "/run/systemd/system"
 _SYSTEM_UNITS = "/etc/systemd/system"
 _CALL_S = 60.0
@@ -124,6 +124,14 @@ def start(ctx: Context, slot: str, launch: Mapping[str, Any]) -> Started:
     finally:
         _forget(os.path.join(folder, NEXT))
     return Started(told["shim_pid"], told["shim_start"], told["pid"], told["start"], told["cgroup"])
+
+
+def other_after_boot(ctx: Context, slot: str, profile_hash: str) -> str:
+    """That a reboot brings another profile than this one, in words; empty where it brings this one."""
+    plan = _json(os.path.join(folder_of(ctx, slot), BOOT)).get("plan") or {}
+    if plan.get("profile_hash") == profile_hash:
+        return ""
+    return f"a reboot brings {plan.get('profile')} back as it was persisted: inv persist changes that"
 
 
 def taken(folder: str) -> Optional[Dict[str, Any]]:

@@ -175,6 +175,10 @@ def test_a_restart_runs_in_the_unit_and_ends_the_old_server_through_it(boots: Bo
     names = [step["name"] for step in again["steps"]]
     assert names.index(f"systemctl stop {UNIT}") < names.index(f"systemctl start {UNIT}")
     assert second == current(host)
+    assert "".join(step["detail"] for step in again["steps"] if "systemctl start" in step["name"]) == ""
+    other = restart(host, {**plan, "profile": "zorse", "profile_hash": "fedcba987654"})
+    (told,) = [step["detail"] for step in other["steps"] if "systemctl start" in step["name"]]
+    assert "a reboot brings zebra back" in told
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -324,6 +328,11 @@ def test_our_unit_brings_nothing_back_and_any_other_does() -> None:
 # Without systemd.
 
 
+def without_systemd(host: Host) -> None:
+    """Whatever the machine's own init is."""
+    host.declare(systemd_dir=str(host.root / "absent"), process_env={MARK: host.mark})
+
+
 def entry_point(host: Host, **options: Any) -> subprocess.Popen[str]:
     """Run the entry point as a container or cron does: with next to no environment."""
     script = Path(host.context().home) / "slots" / "stable" / "persist" / "start.sh"
@@ -331,7 +340,7 @@ def entry_point(host: Host, **options: Any) -> subprocess.Popen[str]:
 
 
 def test_without_systemd_an_entry_point_starts_the_server_stays_and_ends_it(host: Host) -> None:
-    host.declare(process_env={MARK: host.mark})
+    without_systemd(host)
     plan = host.plan("--workers", "2")
     done = put(host, plan)
     assert (done["manager"], done["unit"], done["enabled"]) == ("", "", False)
@@ -347,13 +356,13 @@ def test_without_systemd_an_entry_point_starts_the_server_stays_and_ends_it(host
 
 
 def test_the_entry_point_ends_with_the_servers_own_status(host: Host) -> None:
-    host.declare(process_env={MARK: host.mark})
+    without_systemd(host)
     put(host, host.plan(script="#!/bin/sh\nsleep 0.2\nexit 7\n"))
     assert entry_point(host).wait(20) == 7
 
 
 def test_the_entry_point_says_why_it_cannot_start(host: Host) -> None:
-    host.declare(process_env={MARK: host.mark})
+    without_systemd(host)
     plan = host.plan()
     restart(host, plan)
     put(host, plan)
@@ -364,7 +373,7 @@ def test_the_entry_point_says_why_it_cannot_start(host: Host) -> None:
 
 
 def test_a_kill_by_the_agent_ends_the_entry_point_too(host: Host) -> None:
-    host.declare(process_env={MARK: host.mark})
+    without_systemd(host)
     put(host, host.plan())
     process = entry_point(host)
     eventually(lambda: state.current(host.context().home, "stable") and is_ready(host), "ready")
