@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.tasks import doctor, lab, life, measure, play, project, reference
+from stoker.tasks import doctor, lab, life, look, measure, persist, play, project, reference
 from tests.e2e.project import ProjectFolder
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,11 @@ def test_the_pages_made_from_the_code_are_current() -> None:
 
 def test_every_command_that_the_readme_shows_exists_with_its_flags() -> None:
     tasks = {
-        **{task.name: task for module in (doctor, life, measure, play, project) for task in module.COMMANDS},
+        **{
+            task.name: task
+            for module in (doctor, life, look, measure, persist, play, project)
+            for task in module.COMMANDS
+        },
         **{f"lab.{task.name}": task for task in lab.COMMANDS},
         "demo": lab.demo,
     }
