@@ -67,8 +67,27 @@ def make(places: Folders, name: str, *, gpus: int, load_s: float) -> None:
     boot(places, name)
 
 
+def make_plain(places: Folders, name: str) -> None:
+    """Make or renew a host that pretends nothing: it is this machine, with its GPUs, driver and boot.
+
+    Args:
+        name: The host's name.
+    """
+    places.home(name).mkdir(parents=True, exist_ok=True)
+    places.machine(name).mkdir(parents=True, exist_ok=True)
+    places.facts(name).unlink(missing_ok=True)
+    shutil.rmtree(places.home(name) / ".lab-bin", ignore_errors=True)
+
+
+def is_plain(places: Folders, name: str) -> bool:
+    """Whether the host pretends nothing."""
+    return not places.facts(name).exists()
+
+
 def variables(places: Folders, name: str) -> dict[str, Any]:
     """What an inventory says of the host besides how to reach it."""
+    if is_plain(places, name):
+        return {"ansible_python_interpreter": str(venv.base_python())}
     home = places.home(name)
     return {
         "models": str(home / "models"),

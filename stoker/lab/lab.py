@@ -29,7 +29,7 @@ _START_S = 30.0
 _END_S = 20.0
 
 
-def up(root: Path, hosts: int = 1, *, gpus: int = 8, load_s: float = 2.0) -> LabState:
+def up(root: Path, hosts: int = 1, *, gpus: int = 8, load_s: float = 2.0, plain: bool = False) -> LabState:
     """Bring a lab up; one that is up with as many hosts stays as it is.
 
     Args:
@@ -37,6 +37,7 @@ def up(root: Path, hosts: int = 1, *, gpus: int = 8, load_s: float = 2.0) -> Lab
         hosts: How many hosts: node174, node175, …
         gpus: GPUs that each host pretends to have.
         load_s: Seconds that a stand-in engine takes to load, by default (``STANDIN_LOAD_S`` overrides it).
+        plain: The one host pretends nothing: it is this machine with its own GPUs and engines, behind SSH.
 
     Returns:
         The lab, listening.
@@ -46,13 +47,18 @@ def up(root: Path, hosts: int = 1, *, gpus: int = 8, load_s: float = 2.0) -> Lab
         StokerError: It did not start; with the end of its log.
     """
     _check(hosts, gpus)
+    if plain and hosts != 1:
+        raise InputError("a plain lab has one host: it is this machine")
     places = folders(root)
     with _locked(places):
         now = _look(places)
         if now.running:
-            if len(now.hosts) != hosts:
+            is_plain = machine.is_plain(places, now.hosts[0].name)
+            if len(now.hosts) != hosts or is_plain != plain:
                 raise InputError(
-                    f"the lab is up with {len(now.hosts)} hosts, not {hosts}",
+                    f"the lab is up with {len(now.hosts)} hosts, not {hosts}"
+                    if is_plain == plain
+                    else "the lab is up with hosts of the other kind",
                     where=str(places.root),
                     next_step="Take it down first: inv lab.down",
                 )
@@ -60,7 +66,10 @@ def up(root: Path, hosts: int = 1, *, gpus: int = 8, load_s: float = 2.0) -> Lab
         _sweep(places)
         planned = _plan(places, hosts)
         for host in planned.hosts:
-            machine.make(places, host.name, gpus=gpus, load_s=load_s)
+            if plain:
+                machine.make_plain(places, host.name)
+            else:
+                machine.make(places, host.name, gpus=gpus, load_s=load_s)
         save(places, planned)
         state = _start(places, planned)
         from stoker.lab import inventory  # with YAML, which the others do not need
@@ -124,6 +133,8 @@ def reboot(root: Path, host: str) -> LabHost:
         known = {each.name: each for each in state.hosts}
         if host not in known:
             raise InputError(f"no host {host!r} in the lab", next_step=nearest(host, known))
+        if machine.is_plain(places, host):
+            raise InputError(f"{host} is this machine itself: it cannot pretend to restart")
         machine.boot(places, host)
         os.kill(state.server[0], signal.SIGUSR1)  # it drops the host's connections
         _, left = procfs.end(lambda: _by_host(places, [host])[host], _END_S)

@@ -51,17 +51,21 @@ class _Machine:
         sent = {
             name: value for name, value in channel.get_environment().items() if name.startswith(_ACCEPTED)
         }
+        pretended = {
+            "PATH": f"{self.home}/.lab-bin:{_SYSTEM_PATH}",
+            "STOKER_HOST_FACTS": str(self.places.facts(self.name)),
+        }
+        plain = hosts.is_plain(self.places, self.name)
         return {
             **sent,
             "HOME": self.home,
             "USER": self.user,
             "LOGNAME": self.user,
             "SHELL": _BASH,
-            "PATH": f"{self.home}/.lab-bin:{_SYSTEM_PATH}",
             "SSH_CLIENT": f"{peer[0]} {peer[1]} {own[1]}",
             "SSH_CONNECTION": f"{peer[0]} {peer[1]} {own[0]} {own[1]}",
-            "STOKER_HOST_FACTS": str(self.places.facts(self.name)),
             "STOKER_LAB_HOST": self.name,
+            **({"PATH": _SYSTEM_PATH} if plain else pretended),
         }
 
 
