@@ -7,7 +7,20 @@ import os
 import time
 from typing import Any, ContextManager, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from . import describe, fingerprint, gpuuse, http, load, locks, look, runfolder, serverinfo, subject, traffic
+from . import (
+    death,
+    describe,
+    descriptors,
+    fingerprint,
+    gpuuse,
+    http,
+    load,
+    locks,
+    runfolder,
+    serverinfo,
+    subject,
+    traffic,
+)
 from .context import AgentError, Context
 from .gate import CHAT_PATH
 from .gpu import GpuState
@@ -82,7 +95,7 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
 
 def _locked(ctx: Context, params: Mapping[str, Any], found: Subject) -> ContextManager[None]:
     """Nobody restarts the server while it is measured, and nobody measures it at the same time."""
-    names = [locks.port_lock(address, found.port) for address in look.addresses(found.address)]
+    names = [locks.port_lock(address, found.port) for address in descriptors.addresses(found.address)]
     if found.launch:
         names.append(locks.slot_lock(ctx.home, found.launch["slot"]))
     owner = {"user": describe.user(os.getuid()), "host": str(params.get("owner") or ""), "what": "bench"}
@@ -205,7 +218,14 @@ def _check_alive(ctx: Context, found: Subject, measured: Measured) -> None:
     if found.launch:
         with contextlib.suppress(OSError):  # a log that is gone is no reason to hide what happened
             lines = last_lines(str(found.launch["log"]), _LOG_LINES)
-    raise AgentError("died", "the server died while it was measured", lines, "start it again: inv restart")
+    status = death.exit_status(ctx, found.launch) if found.launch else None
+    raise death.died(
+        f"the server {death.ending(status)} while it was measured",
+        str(found.launch["log"]) if found.launch else "",
+        status,
+        lines,
+        death.cause_in(found.engine, lines),
+    )
 
 
 def _after(ctx: Context, found: Subject, before: Traffic, measured: Measured) -> Traffic:

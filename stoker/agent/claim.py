@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from . import look, owners, state
+from . import descriptors, look, owners, state
 from .context import AgentError, Context
 from .gpu import GpuState
 from .locks import gpu_lock, port_lock, slot_lock
@@ -48,7 +48,7 @@ def of_plan(ctx: Context, plan: Mapping[str, Any], driver: GpuState, force: bool
         locks=(
             slot_lock(ctx.home, plan["slot"]),
             *_gpu_locks(gpus),
-            *(port_lock(address, plan["port"]) for address in look.addresses(plan["bind"])),
+            *(port_lock(address, plan["port"]) for address in descriptors.addresses(plan["bind"])),
         ),
         wants_gpus=bool(plan["gpus"]),
     )
@@ -71,7 +71,7 @@ def of_slot(ctx: Context, slot: str, driver: GpuState, force: bool) -> Claim:
         locks=(
             slot_lock(ctx.home, slot),
             *_gpu_locks(gpus),
-            *(port_lock(address, port) for address in look.addresses(bind) if port),
+            *(port_lock(address, port) for address in descriptors.addresses(bind) if port),
         ),
         wants_gpus=bool(launch and launch["gpus"]),
     )
@@ -120,7 +120,7 @@ def known_slot(ctx: Context, slot: str) -> Optional[Launch]:
 
 
 def _target(bind: str, port: int, gpus: Sequence[int], force: bool) -> Target:
-    return Target(frozenset(gpus), look.addresses(bind) if port else (), port, force=force)
+    return Target(frozenset(gpus), descriptors.addresses(bind) if port else (), port, force=force)
 
 
 def _protected(launch: Optional[Launch]) -> Tuple[str, ...]:

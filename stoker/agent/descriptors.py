@@ -56,6 +56,22 @@ def overlap(one: str, other: str) -> bool:
     return "0.0.0.0" in (one, other) and ":" not in one + other
 
 
+def addresses(bind: str) -> Tuple[str, ...]:
+    """The numeric addresses that a bind means on this host: of a name all, for a server may take any of them.
+
+    Returns:
+        Empty where it means none.
+    """
+    name = bind.strip("[]")
+    try:
+        rows = socket.getaddrinfo(
+            None if name == "*" else name or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(dict.fromkeys(str(row[4][0]) for row in rows))
+
+
 def walk(pids: Iterable[int], device_dir: str) -> Descriptors:
     """What these processes hold, as far as we may look.
 

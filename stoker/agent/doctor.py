@@ -6,7 +6,19 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
 
-from . import describe, doctorgpus, doctorhost, doctorload, doctorsystem, gpu, look, owners, preflight, state
+from . import (
+    describe,
+    descriptors,
+    doctorgpus,
+    doctorhost,
+    doctorload,
+    doctorsystem,
+    gpu,
+    look,
+    owners,
+    preflight,
+    state,
+)
 from . import status as statuses
 from .context import Context
 from .diagnosis import FAIL, OK, UNKNOWN, Check, check
@@ -60,7 +72,7 @@ def doctor(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     return {"checks": checks, "loaded": patient.loaded.driven, "seconds": round(time.monotonic() - began, 3)}
 
 
-def clock(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
+def clock(_ctx: Context, _params: Dict[str, Any]) -> Dict[str, Any]:
     """The operation ``clock``: this host's time, as Unix time."""
     return {"time": time.time()}
 
@@ -130,7 +142,7 @@ def _profile(patient: _Patient, plan: Mapping[str, Any]) -> List[Check]:
     """What would keep a profile from starting here, as a launch itself checks it."""
     launch = state.current(patient.ctx.home, plan["slot"])
     own, _ = state.members(patient.sight.view.snapshot, launch) if launch else ([], "")
-    found = preflight.check(patient.ctx, plan, patient.driver, look.addresses(plan["bind"]), own)
+    found = preflight.check(patient.ctx, plan, patient.driver, descriptors.addresses(plan["bind"]), own)
     checks = []
     for one in found:
         if one["name"] not in _NOT_OF_A_PROFILE:

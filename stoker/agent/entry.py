@@ -45,7 +45,7 @@ def main(folder: str) -> int:
     _import_all()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        began = _handed_over(ctx, folder) or _boot(ctx, boot, folder)
+        began = _handed_over(folder) or _boot(ctx, boot, folder)
     except AgentError as error:
         _tell(error)
         return EXIT_FAILED
@@ -61,7 +61,7 @@ def _import_all() -> None:
         importlib.import_module(f"{__package__}.{module.name}")
 
 
-def _handed_over(ctx: Context, folder: str) -> Optional[Started]:
+def _handed_over(folder: str) -> Optional[Started]:
     """Run the launch that an agent prepared and waits for."""
     given = units.taken(folder)
     if given is None:

@@ -7,8 +7,9 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from . import owners, procs
 from .context import Context
-from .describe import plain
+from .describe import process
 from .gpu import GpuState
+from .scope import Finding
 from .subject import Subject
 
 
@@ -48,18 +49,9 @@ def strangers(ctx: Context, found: Subject, state: GpuState) -> List[Dict[str, A
     indices = {one["index"] for one in used}
     others = sorted({pid for index in indices for pid in owned.users.get(index, {})} - ours - {os.getpid()})
     told = [
-        {
-            **plain(seen.by_pid[pid]),
-            "gpus": list(owned.gpus_of(pid)),
-            "gpu_mib": owned.mib_of(pid),
-            "ports": [],
-            "reason": "uses the same GPU",
-        }
+        Finding(seen.by_pid[pid], "uses the same GPU", owned.gpus_of(pid), (), owned.mib_of(pid))
         for pid in others
         if pid in seen.by_pid
     ]
-    return told + [
-        {"pid": None, "title": "", "user": None, "gpus": [index], "gpu_mib": None, "reason": why}
-        for index, why in owned.unknown.items()
-        if index in indices
-    ]
+    told += [Finding(None, why, (index,)) for index, why in owned.unknown.items() if index in indices]
+    return [process(one) for one in told]

@@ -11,9 +11,9 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from . import cgroups, procs, secretsfile, signals, state, units
+from . import cgroups, death, procs, secretsfile, signals, state, units
 from .context import AgentError, Context
 from .logs import tail
 from .state import MARKER, Launch
@@ -25,7 +25,6 @@ _NEXT = ".next"
 _START_S = 20.0
 # A command that cannot even be run has ended by then; whatever ends later is for ``wait`` to tell.
 _EARLY_S = 0.06
-_TOLD_S = 1.0
 _SHOWN_LINES = 20
 
 
@@ -37,6 +36,7 @@ class Prepared:
         slot_dir: Folder of the slot; its next script (and secrets) wait there under a temporary name.
         folder: Folder of the launch.
         record: The launch's record, still without processes.
+        engine: ``Engine.to_wire()``: which lines of its log tell why it ended.
         env: The whole environment of the script.
         argv: The interpreter of the script and the script.
     """
@@ -44,6 +44,7 @@ class Prepared:
     slot_dir: str
     folder: str
     record: Launch
+    engine: Mapping[str, Any]
     env: Mapping[str, str]
     argv: Tuple[str, ...]
 
@@ -89,7 +90,7 @@ def prepare(ctx: Context, plan: Mapping[str, Any], gpus: Sequence[Any]) -> Prepa
     record = _record(ctx, plan, gpus, launch_id, folder)
     _write_record(folder, record)
     env = {**environment(ctx, plan, gpus), MARKER: record["marker"]}
-    return Prepared(slot_dir, folder, record, env, (*interpreter(plan["script"]), script))
+    return Prepared(slot_dir, folder, record, plan["engine"], env, (*interpreter(plan["script"]), script))
 
 
 def discard(prepared: Prepared) -> None:
@@ -130,7 +131,7 @@ def start(ctx: Context, prepared: Prepared) -> Launch:
         _take_back(ctx, launch)
         raise
     rotate(ctx, launch["slot"])
-    _check_alive(ctx, launch)
+    _check_alive(ctx, launch, prepared.engine)
     return launch
 
 
@@ -222,6 +223,7 @@ def _run(ctx: Context, prepared: Prepared) -> Tuple[Started, str]:
         with ctx.step(f"systemctl start {units.name_of(slot)}") as step:
             try:
                 asked = dict(zip(("folder", "argv", "env", "cwd"), given), name=_cgroup_of(prepared))  # noqa: B905
+                step.detail = units.other_after_boot(ctx, slot, prepared.record["profile_hash"])
                 return units.start(ctx, slot, asked), units.name_of(slot)
             except AgentError as error:
                 # The old server is gone: this one shall run, if not where it should.
@@ -270,7 +272,8 @@ def run_shim(folder: str, argv: List[str], env: Mapping[str, str], cwd: str, nam
     if len(words) != 4:
         cgroups.remove(cgroup)
         said = err.decode("utf-8", "replace").splitlines()[-_SHOWN_LINES:]
-        raise AgentError("died", "the supervisor of the server did not start", said)
+        status = {"code": process.returncode} if process.returncode >= 0 else {"signal": -process.returncode}
+        raise death.died("the supervisor of the server did not start", "", status, said)
     shim_pid, shim_start, pid, start_time = (int(word) for word in words)
     return Started(shim_pid, shim_start, pid, start_time, cgroup)
 
@@ -289,31 +292,16 @@ def _take_back(ctx: Context, launch: Launch) -> None:
         signals.send(process, signals.KILL)
 
 
-def _check_alive(ctx: Context, launch: Launch) -> None:
+def _check_alive(ctx: Context, launch: Launch, engine: Mapping[str, Any]) -> None:
     end = time.monotonic() + _EARLY_S
     while procs.alive(launch["pid"], launch["start"]):
         if time.monotonic() > end:
             return
         time.sleep(0.005)
-    status = _exit_status(ctx, launch)
-    how = " and ".join(f"{name} {number}" for name, number in (status or {}).items())
-    raise AgentError(
-        "died",
-        f"the server ended at once{', with ' + how if how else ''}",
-        tail(launch["log"], _SHOWN_LINES),
-        next_step=f"read {launch['log']} on the host",
-        detail={"launch": launch, "exit": status},
-    )
-
-
-def _exit_status(ctx: Context, launch: Launch) -> Optional[Dict[str, int]]:
-    """How it ended; on a busy host its shim tells a moment later."""
-    end = time.monotonic() + _TOLD_S
-    while True:
-        status = state.exit_of(ctx.home, launch)
-        if status is not None or time.monotonic() > end:
-            return status
-        time.sleep(0.005)
+    status = death.exit_status(ctx, launch)
+    said = tail(launch["log"], _SHOWN_LINES)
+    what = f"the server {death.ending(status)} at once"
+    raise death.died(what, launch["log"], status, said, death.cause_in(engine, said), launch=launch)
 
 
 def _source_of_shim() -> str:

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from typing import Any, ContextManager, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
 
-from . import claim, clean, describe, gpu, hooks, launch, look, preflight, procs, scope, state
+from . import claim, clean, describe, descriptors, gpu, hooks, launch, look, preflight, procs, scope, state
 from .claim import Claim
 from .clean import Order
 from .context import AgentError, Context
@@ -155,7 +155,7 @@ def _agreed(params: Mapping[str, Any]) -> Optional[FrozenSet[Tuple[int, int]]]:
 
 def _preflight(ctx: Context, plan: Mapping[str, Any], driver: GpuState, order: Order) -> List[Dict[str, Any]]:
     doomed = [finding.process for finding in order.scope.ended if finding.process is not None]
-    return preflight.check(ctx, plan, driver, look.addresses(plan["bind"]), doomed)
+    return preflight.check(ctx, plan, driver, descriptors.addresses(plan["bind"]), doomed)
 
 
 def _replace(

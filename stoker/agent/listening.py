@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from . import describe, procs
 from .context import AgentError
-from .descriptors import listening, overlap
+from .descriptors import addresses, listening, overlap
 from .gate import NotYetError
 from .procs import Listener, Process, Snapshot
 from .scope import Finding
@@ -27,7 +26,7 @@ class Place:
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._bind = plan["bind"]
         self._port = int(plan["port"])
-        self._addresses = _numeric(self._bind)
+        self._addresses = addresses(self._bind)
         self._known: FrozenSet[Tuple[str, int]] = frozenset()
         self._stranger_since: Optional[float] = None
         self._elsewhere_since: Optional[float] = None
@@ -124,15 +123,6 @@ class Place:
 
     def _is_here(self, address: str, port: int) -> bool:
         return port == self._port and any(overlap(address, own) for own in self._addresses)
-
-
-def _numeric(bind: str) -> List[str]:
-    """An address as /proc tells it; a name's addresses, for a server may take either of ``localhost``'s."""
-    try:
-        found = socket.getaddrinfo(bind.strip("[]") or "0.0.0.0", None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return [bind]
-    return [str(place[0]) for _, _, _, _, place in found]
 
 
 def noun(seen: Snapshot, row: Listener) -> Dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import socket
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Pattern, Sequence, Tuple
 
@@ -111,17 +110,6 @@ def _keeper(snapshot: Snapshot, agent: FrozenSet[int]) -> Callable[[Process], st
         return known[process.pid]
 
     return who
-
-
-def addresses(bind: str) -> Tuple[str, ...]:
-    """The numeric addresses that a bind means on this host; empty where it means none."""
-    try:
-        rows = socket.getaddrinfo(bind or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError):
-        return ()
-    found = tuple(dict.fromkeys(str(row[4][0]) for row in rows))
-    four = tuple(address for address in found if ":" not in address)
-    return four or found
 
 
 def pattern(text: str) -> Pattern[str]:

@@ -23,6 +23,7 @@ _DISK_MIB = 64
 # What NCCL takes of /dev/shm for each GPU at the least, where there are several.
 _SHM_MIB_PER_GPU = 4
 _SAID = 400
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def check(
@@ -182,18 +183,26 @@ def _address(
 ) -> str:
     if not addresses:
         raise _NotFitError(f"{plan['bind']} is no address, and no name for one here")
-    state = "free"
+    state, port = "free", plan["port"]
+    here = list(addresses)
     for address in addresses:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                trial.bind((address, plan["port"]))
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE or not _is_theirs(ctx, address, plan["port"], doomed):
-                    raise _NotFitError(_no_bind(address, plan["port"], error)) from error
+        try:
+            _bind(address, port)
+        except OSError as error:
+            if error.errno in _NOT_HERE and len(here) > 1:
+                here.remove(address)  # one of a name's: a server takes another
+            elif error.errno != errno.EADDRINUSE or not _is_theirs(ctx, address, port, doomed):
+                raise _NotFitError(_no_bind(address, port, error)) from error
+            else:
                 state = "held by what is going to be ended"
-    return f"{', '.join(addresses)} port {plan['port']} is {state}"
+    return f"{', '.join(here)} port {port} is {state}"
+
+
+def _bind(address: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        trial.bind((address, port))
 
 
 def _is_theirs(ctx: Context, address: str, port: int, doomed: Sequence[Process]) -> bool:
@@ -209,7 +218,7 @@ def _is_theirs(ctx: Context, address: str, port: int, doomed: Sequence[Process])
 
 
 def _no_bind(address: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRNOTAVAIL:
+    if error.errno in _NOT_HERE:
         return f"{address} is no address of this host"
     if error.errno == errno.EACCES:
         return f"port {port} is reserved for root"

@@ -48,28 +48,12 @@ def prove(ctx: Context, params: Mapping[str, Any]) -> Proof:
         AgentError: ``no-server``: nothing was launched there, or nothing of it lives.
     """
     plan = params["plan"]
-    launch = launch_of(ctx, plan["slot"], params.get("launch_id"))
+    launch = state.must_have(ctx.home, plan["slot"], params.get("launch_id"))
     seen = snapshot(ctx.facts)
     members, _ = state.members(seen, launch)
     if not members:
         raise AgentError("no-server", f"no process of launch {launch['launch_id']} lives")
     return of_plan(plan, workers(seen, members, launch, plan["engine"]), ctx.check_cancelled)
-
-
-def launch_of(ctx: Context, slot: str, launch_id: Any) -> Dict[str, Any]:
-    """The record of a launch.
-
-    Args:
-        launch_id: None: the slot's current one.
-
-    Raises:
-        AgentError: ``no-server``: there is none.
-    """
-    launch = state.recorded(ctx.home, slot, launch_id) if launch_id else state.current(ctx.home, slot)
-    if launch is None:
-        what = f"launch {launch_id}" if launch_id else "a launch"
-        raise AgentError("no-server", f"slot {slot} has no record of {what}", next_step="start the server")
-    return launch
 
 
 def of_plan(plan: Mapping[str, Any], found: List[Process], check: Callable[[], None]) -> Proof:

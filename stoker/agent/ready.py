@@ -46,7 +46,7 @@ def wait(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _wait(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
     plan = params["plan"]
-    launch = proof.launch_of(ctx, plan["slot"], params.get("launch_id"))
+    launch = state.must_have(ctx.home, plan["slot"], params.get("launch_id"))
     with contextlib.closing(Watch(ctx, plan, launch)) as watch:
         with ctx.step("ready") as step:
             found = _until_ready(watch, plan)

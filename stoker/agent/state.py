@@ -60,6 +60,25 @@ def recorded(home: str, slot: str, launch_id: str) -> Optional[Launch]:
     return launch
 
 
+def must_have(home: str, slot: str, launch_id: Optional[str] = None) -> Launch:
+    """The record of a launch.
+
+    Args:
+        launch_id: None: the slot's latest.
+
+    Raises:
+        AgentError: ``no-server``: there is none.
+    """
+    launch = recorded(home, slot, launch_id) if launch_id else current(home, slot)
+    if launch is None:
+        known = history(home, slot) if launch_id else slots(home)
+        what = (
+            f"no launch {launch_id} in slot {slot}" if launch_id else f"nothing was launched in slot {slot}"
+        )
+        raise AgentError("no-server", what, next_step="known here: " + (", ".join(known) or "nothing"))
+    return launch
+
+
 def launches(home: str) -> List[Launch]:
     """The latest launch of every slot."""
     found = (current(home, slot) for slot in slots(home))

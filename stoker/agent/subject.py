@@ -89,7 +89,7 @@ def find(ctx: Context, params: Mapping[str, Any]) -> Subject:
             return found
     port = int(params.get("port") or (plan["port"] if plan else 0))
     if port:
-        return _on_port(ctx, params, seen, port)
+        return _on_port(params, seen, port)
     if slot:
         raise _nobody("nothing runs in slot %s" % slot)
     return _only(ctx, params, seen)
@@ -140,7 +140,7 @@ def _listener(seen: Snapshot, launch: Dict[str, Any], members: List[Process]) ->
     return rows[0]
 
 
-def _on_port(ctx: Context, params: Mapping[str, Any], seen: Snapshot, port: int) -> Subject:
+def _on_port(params: Mapping[str, Any], seen: Snapshot, port: int) -> Subject:
     """A server that somebody started by hand, found by who listens."""
     rows = [row for row in listeners(port, seen) if row.pid and seen.is_ours(seen.by_pid[row.pid])]
     bind = addresses(params["plan"]["bind"]) if params.get("plan") else []
@@ -208,7 +208,7 @@ def _only(ctx: Context, params: Mapping[str, Any], seen: Snapshot) -> Subject:
                 ports[row.port] = seen.by_pid[row.pid].comm
     if len(slots) + len(ports) == 1:
         found = _launched(ctx, params, seen, slots[0]) if slots else None
-        return found or _on_port(ctx, params, seen, next(iter(ports)))
+        return found or _on_port(params, seen, next(iter(ports)))
     if not slots and not ports:
         raise _nobody("no server runs here")
     choices = ["slot %s" % slot for slot in slots] + ["port %d (%s)" % pair for pair in ports.items()]

@@ -7,12 +7,11 @@ import re
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from . import gate, listening, procs, state
+from . import death, gate, listening, procs, state
 from .activity import Meter
 from .context import AgentError, Context
 from .gate import NotYetError
 from .listening import Place
-from .logtail import Fatal
 from .procs import Process, Snapshot, snapshot
 from .startlog import StartLog
 
@@ -21,16 +20,6 @@ _LATE_S = 30.0  # for a server that was launched longer ago than its timeout
 _STRAGGLERS_S = 0.5  # the exit status may follow a moment after the end, workers' tracebacks too
 _LONG_ANSWER_S = 5.0
 _VMSTAT = "/proc/vmstat"
-_SIGNALS = {
-    7: ("shared-memory", "Make room in /dev/shm or on the disk: a mapped file could not be filled."),
-    9: ("killed", "Look into the kernel's log (dmesg) for the out-of-memory killer, or for who ended it."),
-    6: ("aborted", "Read the last lines of its log."),
-    11: ("crashed", "Read the last lines of its log; a native library of the engine crashed."),
-    15: ("terminated", "Somebody ended it: look for a supervisor or another operator."),
-}
-# What the engine itself tells of such an end: only that somebody has gone.
-_ONLY_GONE = ("killed", "unknown", "worker-died", "engine-died", "engine-failed")
-_STARVED = "Free the host's memory (RAM, not the GPUs'), or raise the limit of the container or unit."
 
 
 class Watch:
@@ -161,24 +150,19 @@ class Watch:
 
     def _died(self, status: Optional[Dict[str, int]], alive: bool = False) -> AgentError:
         cause = self.log.cause
-        name, advice = (cause.cause, cause.advice) if cause else _by_status(status)
-        starved = _oom_kills() - self._oom_kills
-        if starved > 0 and name in _ONLY_GONE:
-            name, advice = "host-memory", _STARVED
-        what = "the server cannot come up" if alive else f"the server {_ending(status)}"
-        because = f": {_short(cause)}" if cause else ""
         evidence = self.log.evidence()
-        if starved > 0:
-            evidence.append(f"the kernel's out-of-memory killer ended {starved} processes here meanwhile")
-        detail = {"cause": name, "exit": status, "alive": alive, "log": self.launch["log"]}
-        if name == "port-in-use":
+        detail: Dict[str, Any] = {}
+        if cause and cause.cause == "port-in-use":
             seen, members = self.look()
             pids = {process.pid for process in members}
             rows = [row for row in self.place.holders(seen) if row.pid not in pids]
             evidence += [listening.told(seen, row) for row in rows]
             detail["holders"] = [listening.noun(seen, row) for row in rows]
-        text = f"{what} {self.age_s():.1f} s after its launch{because}"
-        return AgentError("died", text, evidence, advice, detail)
+        how = "cannot come up" if alive else death.ending(status)
+        what = f"the server {how} {self.age_s():.1f} s after its launch"
+        starved = _oom_kills() - self._oom_kills
+        log = self.launch["log"]
+        return death.died(what, log, status, evidence, cause, alive=alive, starved=starved, **detail)
 
     def _late(self, kind: str, what: str) -> AgentError:
         seen, members = self.look()
@@ -204,26 +188,3 @@ def _own_requests(engine: Mapping[str, Any]) -> str:
     """Pattern of the access log's lines about our own questions."""
     paths = {engine["health_path"], engine["completion_path"], gate.MODELS_PATH, gate.CHAT_PATH} - {""}
     return r"\b(GET|POST) (%s)[ ?]" % "|".join(sorted(map(re.escape, paths)))
-
-
-def _ending(status: Optional[Dict[str, int]]) -> str:
-    if status is None:
-        return "ended"
-    if "signal" in status:
-        return f"was ended by signal {status['signal']}"
-    return f"ended with exit status {status['code']}"
-
-
-def _by_status(status: Optional[Dict[str, int]]) -> Tuple[str, str]:
-    """Cause and advice where the log names none."""
-    if status and "signal" in status:
-        return _SIGNALS.get(status["signal"], ("signalled", "Find out who sent it that signal."))
-    if status and status["code"] in (126, 127):
-        return "not-found", "Check the profile's venv, python and PATH: the command could not be run."
-    if status and status["code"] == 0:
-        return "ended", "The command ended by itself: it must stay in the foreground."
-    return "unknown", "Read the last lines of its log."
-
-
-def _short(cause: Fatal) -> str:
-    return " ".join(cause.line.split())[:300]

@@ -326,6 +326,10 @@ def test_a_server_that_dies_meanwhile_is_told_with_the_end_of_its_log(tmp_path: 
         killer.join()
     assert caught.value.kind == "died"
     assert caught.value.evidence[-1] == "CUDA error: an illegal memory access"
+    assert caught.value.detail["exit"] == {"signal": 9}
+    assert caught.value.detail["alive"] is False
+    assert caught.value.detail["log"] == str(server.folder / "server.log")
+    assert caught.value.detail["cause"]
     assert not (tmp_path / ".stoker" / "runs").exists()
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from stoker import engines
 from stoker.agent import launch, life, preflight, procs, state
 from stoker.agent.context import AgentError
 from tests.agent.conftest import ENGINE, ENGINES, MARK, PLAIN, Host, eventually, free_port, lives
@@ -195,6 +196,14 @@ def test_setup_that_fails_is_told_before_the_first_signal(host: Host) -> None:
     assert "no such module" in error.what
 
 
+def test_a_wildcard_is_free_where_each_of_its_addresses_is(host: Host) -> None:
+    done = restart(host, host.plan(bind=""), check=True)
+    (address,) = [check for check in done["preflight"] if check["name"] == "address"]
+    assert address["ok"] and "0.0.0.0" in address["detail"]
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        assert refused(host, host.plan(bind="", port=stranger.getsockname()[1])).kind == "blocked"
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_a_port_that_only_root_may_take_is_told(host: Host) -> None:
     if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 81:
@@ -282,12 +291,21 @@ def test_after_a_reboot_a_start_starts(host: Host) -> None:
     assert again["launch"]["boot_id"] == "another boot"
 
 
+def test_a_server_that_ends_at_once_is_told_with_the_cause_that_its_engine_names(host: Host) -> None:
+    script = "#!/bin/sh\necho vllm: error: unrecognized arguments: --tp; exit 2\n"
+    error = refused(host, host.plan(engine=engines.get("vllm"), script=script, python="", argv=("sh",)))
+    assert (error.kind, error.detail["cause"]) == ("died", "bad-argument")
+    assert "unrecognized arguments" in error.what
+
+
 def test_a_server_that_ends_at_once_is_told_with_its_last_lines(host: Host) -> None:
     error = refused(host, host.plan(engine=PLAIN, script="#!/bin/sh\necho no such flag: --tp\nexit 3\n"))
     assert error.kind == "died"
-    assert "code 3" in error.what
+    assert "exit status 3" in error.what
     assert error.evidence == ["no such flag: --tp"]
-    assert error.detail["exit"] == {"code": 3}
+    told = {name: error.detail[name] for name in ("cause", "exit", "alive", "log")}
+    log = error.detail["launch"]["log"]
+    assert told == {"cause": "unknown", "exit": {"code": 3}, "alive": False, "log": log}
     assert error.detail["kill"]["ended"] == []
     assert Path(error.detail["launch"]["log"]).read_text() == "no such flag: --tp\n"
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from stoker.agent import procs
-from stoker.agent.descriptors import overlap
+from stoker.agent.descriptors import addresses, overlap
 from tests.agent.conftest import MARK, Host, eventually, free_port, lives, start_of
 
 SLEEP = "import signal; print('up', flush=True); signal.pause()"
@@ -123,6 +123,24 @@ def test_a_listener_that_only_a_closed_process_holds_has_no_pid_but_a_user(host:
 def test_addresses_meet_when_equal_or_covered(one: str, other: str, meet: bool) -> None:
     assert overlap(one, other) is meet
     assert overlap(other, one) is meet
+
+
+@pytest.mark.parametrize(
+    ("bind", "found"),
+    [
+        ("127.0.0.1", {"127.0.0.1"}),
+        ("0.0.0.0", {"0.0.0.0"}),
+        ("[::1]", {"::1"}),
+        ("::1", {"::1"}),
+        ("", {"0.0.0.0", "::"}),
+        ("*", {"0.0.0.0", "::"}),
+        ("no such name", set()),
+    ],
+)
+def test_a_bind_means_numeric_addresses(bind: str, found: set[str]) -> None:
+    assert set(addresses(bind)) | {"::"} == found | {"::"}, "(there may be no IPv6 here)"
+    if found:
+        assert "127.0.0.1" in addresses("localhost")
 
 
 def test_holders_of_a_gpu_are_those_that_have_it_open_or_mapped(host: Host) -> None:

@@ -158,7 +158,7 @@ def _wait_ready(engine: _Engine) -> bool:
     return word in readable and bool(engine.ready.recv(16))
 
 
-def _interrupted(engine: _Engine, signum: int, frame: FrameType | None) -> None:
+def _interrupted(engine: _Engine, _signum: int, _frame: FrameType | None) -> None:
     """SIGTERM before the server listens."""
     log.api("utils.py:628", "[shutdown] Process manager: send sigterm to process EngineCore")
     tree.end([engine.core], grace_s=5.0)
