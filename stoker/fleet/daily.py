@@ -8,6 +8,7 @@ from typing import Any
 from stoker.errors import HostFailed
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.shown import counts
 
 # The prefix names what to read; nothing of a user or a host is in this text.
 _READ_SCRIPTS = (
@@ -50,7 +51,10 @@ def script(job: Job) -> Outcome:
     """The launch scripts that lie on the host, by slot."""
     done = job.session.call("exec", {"shell": _READ_SCRIPTS, "timeout_s": 10})
     parts = done["stdout"].split("\0")[:-1]
-    return Outcome(f"{len(parts) // 2} scripts", {"scripts": dict(zip(parts[::2], parts[1::2], strict=True))})
+    return Outcome(
+        counts(len(parts) // 2, "script", "scripts"),
+        {"scripts": dict(zip(parts[::2], parts[1::2], strict=True))},
+    )
 
 
 def locks(job: Job) -> Outcome:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stoker.errors import EXIT_DONE, EXIT_REGRESSED, InputError
+from stoker.errors import EXIT_DONE, EXIT_REGRESSED, ConfigError, InputError
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Typed, Verb
+from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
     from stoker.fleet.project import Project
@@ -23,7 +25,8 @@ def explain(job: Job) -> Outcome:
     """Why the host's latest run (or --run) differs from its baseline (or --against)."""
     record = _latest(job, job.args["run"])
     against = job.args["against"]
-    base = job.project.store.load(against) if against else baseline_of(job.project, record)
+    other = "or compare with a run: --against RUN"
+    base = job.project.store.load(against) if against else baseline_of(job.project, record, other)
     return explained(record, base)
 
 
@@ -50,7 +53,8 @@ def compare_runs(project: Project, a: str, b: str) -> Outcome:
     if not a or not b:
         raise InputError("two runs must be named", next_step="inv compare A B (inv results lists them)")
     new = project.store.load(b)
-    base = baseline_of(project, new) if a == "baseline" else project.store.load(a)
+    other = f"or compare with a run: inv compare RUN {b} (inv results lists them)"
+    base = baseline_of(project, new, other) if a == "baseline" else project.store.load(a)
     found = side_by_side(base, new, max_loss=project.settings.max_loss)
     verdict = found.verdict
     code = EXIT_REGRESSED if verdict.verdict == "regressed" else EXIT_DONE
@@ -72,17 +76,67 @@ def baseline(job: Job) -> Outcome:
 
     store = job.project.store
     records = [store.load(run) for run in job.args["run"]] or [_latest(job, None)]
+    if not job.args["force"]:
+        _refuse_regressed(records)
+    old = _replaced(job.project, records[0])
     if job.check:
-        return Outcome("would accept " + ", ".join(r.run_id for r in records), changed=True)
+        names = ", ".join(r.run_id for r in records)
+        return Outcome(f"would accept {names}{_old_to_new(old, _speed(records))}", changed=True)
     accepted = job.project.baselines.accept(records, by=job.project.owner, why=job.args["why"] or "")
     path = job.project.shown(job.project.baselines.path(accepted.key))
-    runs = sum(len(launch.samples) for launch in accepted.launches)
-    data = {"file": path, "runs": [r.run_id for r in records], "launches": len(accepted.launches)}
+    runs, launches = sum(len(one.samples) for one in accepted.launches), len(accepted.launches)
+    data = {
+        "file": path,
+        "runs": [r.run_id for r in records],
+        "launches": launches,
+        "tok_s": accepted.tok_s,
+        "replaced_tok_s": old.tok_s if old else None,
+    }
     few = f"; {LAUNCHES} launches make it sure (inv bench --launches {LAUNCHES})"
-    few = few if len(accepted.launches) < LAUNCHES else ""
-    return Outcome(
-        f"accepted {len(accepted.launches)} launch(es), {runs} runs into {path}{few}", data, changed=True
-    )
+    few = few if launches < LAUNCHES else ""
+    counted = f"{counts(launches, 'launch', 'launches')}, {counts(runs, 'run', 'runs')}"
+    what = f"accepted {counted} into {path}{_old_to_new(old, accepted.tok_s)}{few}"
+    return Outcome(what, data, changed=True)
+
+
+def _refuse_regressed(records: Sequence[Record]) -> None:
+    """A baseline that is a known loss would call the same loss ok from then on.
+
+    Raises:
+        InputError: One of the runs was judged to be regressed.
+    """
+    for record in records:
+        if record.verdict is not None and record.verdict.verdict == "regressed":
+            raise InputError(
+                f"{record.run_id} is regressed: {record.verdict.line}",
+                next_step=f"inv explain --run {record.run_id} says why; --force accepts the loss (say --why)",
+            )
+
+
+def _replaced(project: Project, record: Record) -> Baseline | None:
+    """The baseline that accepting a run replaces; None where there is none that can be read."""
+    from stoker.results.baseline import Missing
+
+    try:
+        found = project.baselines.find(record)
+    except ConfigError:
+        return None
+    return None if isinstance(found, Missing) else found
+
+
+def _speed(records: Sequence[Record]) -> float | None:
+    """Mean over the launches' means; None where no run was valid."""
+    samples = [launch.samples for record in records for launch in record.launches if launch.samples]
+    return sum(sum(one) / len(one) for one in samples) / len(samples) if samples else None
+
+
+def _old_to_new(old: Baseline | None, new: float | None) -> str:
+    """What a baseline was and becomes; empty where none is replaced."""
+    from stoker.results.figures import percent
+
+    if old is None or new is None:
+        return ""
+    return f": {old.tok_s:.1f} → {new:.1f} tok/s ({percent(new / old.tok_s - 1)})"
 
 
 def _latest(job: Job, run: str | None) -> Record:
@@ -101,8 +155,13 @@ def _latest(job: Job, run: str | None) -> Record:
     return store.load(newest[0].run_id)
 
 
-def baseline_of(project: Project, record: Record) -> Baseline:
+def baseline_of(project: Project, record: Record, other: str) -> Baseline:
     """The baseline of a record.
+
+    Args:
+        project: Whose baselines.
+        record: The run.
+        other: What else can be done where there is none.
 
     Raises:
         InputError: There is none; says what the nearest differs in.
@@ -111,7 +170,7 @@ def baseline_of(project: Project, record: Record) -> Baseline:
 
     base = project.baselines.find(record)
     if isinstance(base, Missing):
-        hint = f"inv baseline --host {record.host} accepts a run, or compare with one: --against RUN"
+        hint = f"inv baseline --host {record.host} accepts a run, {other}"
         raise InputError(base.line, where=record.run_id, next_step=hint)
     return base
 
@@ -123,7 +182,16 @@ def explained(record: Record, base: Record | Baseline) -> Outcome:
     found = find_causes(record, base)
     data = {"run_id": record.run_id, **found.to_json()}
     lines = [*_difference_lines(found), *((f"next: {text}", "cyan") for text in found.advice)]
+    if record.run_id in _ids(base):
+        lines.append(("this run is what it is compared with: accept or measure another one", "yellow"))
     return Outcome(found.headline, data, lines=((f"against {found.base.label}", "dim"), *lines))
+
+
+def _ids(base: Record | Baseline) -> tuple[str, ...]:
+    """The runs that something is compared with."""
+    from stoker.results.record import Record
+
+    return (base.run_id,) if isinstance(base, Record) else base.run_ids
 
 
 def _difference_lines(found: Explanation) -> list[tuple[str, str]]:
@@ -150,6 +218,7 @@ VERBS = (
         (
             Flag("run", "Runs to accept together, in place of the latest.", "list"),
             Flag("why", "The reason, for git."),
+            Flag("force", "Accept a run that is regressed, too.", "flag"),
         ),
         baseline,
     ),

@@ -21,3 +21,8 @@ def hook_line(hook: dict[str, Any]) -> str:
     took = "" if hook.get("seconds") is None else f" ({hook['seconds']:.1f} s)"
     said = str(hook.get("command") or hook.get("output") or "")
     return f"{hook['when']}: {said}{took}"
+
+
+def counts(number: int, one: str, many: str) -> str:
+    """``1 launch``, ``2 launches``."""
+    return f"{number} {one if number == 1 else many}"

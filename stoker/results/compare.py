@@ -8,6 +8,7 @@ from typing import Any
 
 from stoker.results.baseline import Baseline, Key, Missing
 from stoker.results.explain import Explanation, explain
+from stoker.results.figures import figure, percent
 from stoker.results.record import Metric, Record
 from stoker.results.stats import INCONCLUSIVE, MAX_LOSS, NO_BASELINE, Launches, Verdict, judge
 
@@ -46,9 +47,9 @@ class Comparison:
     explanation: Explanation
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """For a table: metric with its unit, a, b, change."""
+        """For a table: metric, a and b with their unit, change."""
         return [
-            (f"{row.name} ({row.unit})", _figure(row.a), _figure(row.b), _percent(row.change))
+            (row.name, figure(row.a, row.unit), figure(row.b, row.unit), percent(row.change))
             for row in self.metrics
         ]
 
@@ -117,11 +118,3 @@ def _rows(a: Mapping[str, Metric], b: Mapping[str, Metric]) -> Iterator[Row]:
         both = one and other and one.value and one.unit == other.unit
         change = other.value / one.value - 1 if both and one and other else None
         yield Row(name, unit, one.value if one else None, other.value if other else None, change)
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
-
-
-def _percent(change: float | None) -> str:
-    return "-" if change is None else f"{100 * change:+.1f} %"

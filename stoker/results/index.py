@@ -37,6 +37,8 @@ class Summary:
         simulated: Whether anything of it was pretended.
         contaminated: Whether something disturbed it.
         damage: Why the record cannot be read; empty where it can.
+        tokens: Of each request.
+        concurrency: Requests at once.
     """
 
     run_id: str
@@ -53,6 +55,13 @@ class Summary:
     simulated: bool = False
     contaminated: bool = False
     damage: str = ""
+    tokens: int = 0
+    concurrency: int = 0
+
+    @property
+    def size(self) -> str:
+        """``500×32``: tokens of each request, requests at once."""
+        return f"{self.tokens}×{self.concurrency}"
 
 
 _COLUMNS = [f.name for f in fields(Summary)]
@@ -122,6 +131,8 @@ def _of(record: Record, stamp: str) -> Summary:
         change=record.verdict.change if record.verdict else None,
         simulated=record.simulated,
         contaminated=bool(record.contaminated),
+        tokens=record.bench.tokens,
+        concurrency=record.bench.concurrency,
     )
 
 

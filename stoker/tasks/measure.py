@@ -6,7 +6,7 @@ import datetime
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from stoker.errors import EXIT_DONE, InputError
+from stoker.errors import EXIT_DONE, InputError, nearest
 from stoker.fleet import judge, matrix, measure
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING, command
@@ -83,19 +83,22 @@ def baseline(run: Run) -> int:
 def results(run: Run) -> int:
     """The runs that came back, newest first."""
     store = run.project.store
+    for flag in ("host", "profile"):
+        _check_known(run, flag)
     found = store.list(
         host=run.args["host"] or "", profile=run.args["profile"] or "", last=run.args["last"] or 20
     )
     run.document["results"] = [asdict(summary) for summary in found]
     run.screen.table(
-        ("run", "when", "host", "profile", "tok/s>", "verdict"),
+        ("run!", "when", "host", "profile", "tokens × concurrency>", "tok/s>", "verdict"),
         [
             (
                 s.run_id,
                 _when(s.created),
                 s.host,
                 s.profile or "(by hand)",
-                _speed(s.tok_s),
+                s.size,
+                _speed(s.tok_s) + (" sim" if s.simulated else ""),
                 _verdict(s.verdict),
             )
             for s in found
@@ -109,6 +112,9 @@ def results(run: Run) -> int:
 @command(Flag("run_id", "The run: its id, or a unique end of it.", positional=True), JSON)
 def show(run: Run) -> int:
     """One run, whole: what was measured, how, every sample, what was in force."""
+    from stoker.results.figures import figure
+    from stoker.results.inforce import in_force
+
     record = run.project.store.load(run.args["run_id"])
     run.document["run"] = record.to_json()
     say = run.screen.say
@@ -130,11 +136,13 @@ def show(run: Run) -> int:
     ]
     run.screen.table(("run", "tokens>", "tok/s>", "TTFT>", "TPOT>", ""), rows)
     for name, metric in record.metrics.items():
-        say(f"{name}: {metric.value:.4g} {metric.unit}")
+        say(f"{name}: {figure(metric.value, metric.unit)}")
     if record.verdict:
         say(_verdict(record.verdict.verdict), f"  {record.verdict.line}")
     for text in record.contaminated:
         say(("contaminated: ", "yellow"), text)
+    for name, text in in_force(record):
+        say((f"{name}: ", "bold"), text)
     return EXIT_DONE
 
 
@@ -148,6 +156,22 @@ def compare(run: Run) -> int:
         run.screen.say((text, style))
     run.screen.say(_verdict(outcome.data["verdict"]), f"  {outcome.data['line']}")
     return outcome.exit_code
+
+
+def _check_known(run: Run, flag: str) -> None:
+    """A name that no run has is a mistake, where there are runs; one of the project has none yet.
+
+    Raises:
+        InputError: With the nearest name.
+    """
+    name, rows = run.args[flag], run.project.store.list()
+    known = {getattr(row, flag) for row in rows} - {""}
+    if not name or not rows or name in known:
+        return
+    more = run.project.library.names() if flag == "profile" else [h.name for h in run.project.hosts([])]
+    if name not in more:
+        hint = nearest(name, known | set(more))
+        raise InputError(f"no run is of {flag} {name!r}", where=f"--{flag}", next_step=hint)
 
 
 def _newest(run: Run) -> Record:
@@ -173,9 +197,11 @@ def _checked(run: Run, name: str, items: list[Any]) -> None:
 
 def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
     """The table's rows of one host: a measurement each, or why there is none."""
+    from stoker.results.figures import percent
+    from stoker.tasks.run import told
+
     if result.data is None:
-        what = result.error.what if result.error else ""
-        return [(result.host, "-", "-", "-", (result.status, "bold red"), "-", what[:60])]
+        return [(result.host, "-", "-", "-", (result.status, "bold red"), "-", told(result))]
     done = [outcome for outcome in result.data if not outcome.skipped]
     found = [row for outcome in done for row in outcome.data.get("rows", [outcome.data])]
     return [
@@ -185,7 +211,7 @@ def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
             _speed(row["tok_s"]) + (" sim" if row["simulated"] else ""),
             _ms(row["metrics"].get("ttft_s", {}).get("value")),
             _verdict(row["verdict"]),
-            _percent(row["change"]),
+            percent(row["change"]),
             row["line"].split(";")[0],
         )
         for row in found
@@ -202,12 +228,10 @@ def _speed(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def _percent(change: float | None) -> str:
-    return "-" if change is None else f"{100 * change:+.1f} %"
-
-
 def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{1000 * value:.1f} ms"
+    from stoker.results.figures import figure
+
+    return figure(value, "s")
 
 
 def _when(created: float) -> str:

@@ -225,7 +225,7 @@ def test_a_stricter_maximal_loss_is_passed_on(baselines: Baselines) -> None:
 def test_two_runs_side_by_side(baselines: Baselines) -> None:
     found = compare(good(), bad())
     assert found.verdict.verdict == "regressed"
-    assert found.rows()[0] == ("decode_tok_s (tok/s)", "90.62", "62.9", "-30.6 %")
+    assert found.rows()[0] == ("decode_tok_s", "90.62 tok/s", "62.9 tok/s", "-30.6 %")
     assert found.to_json()["metrics"][0]["name"] == "decode_tok_s"
     assert found.to_json()["explanation"]["causes"][0]["name"] == "NCCL_ALGO"
 
