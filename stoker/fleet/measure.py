@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import BOUNDS
@@ -11,6 +13,7 @@ from stoker.fleet.flags import Flag
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.judge import explained
+from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,11 +60,37 @@ def fetch(job: Job) -> Outcome:
     remote = job.args["path"] or "~/.stoker/runs"
     if job.args["path"]:
         into = into / f"fetched-{job.host.name}"
-    files = pull(job.session.agent, remote, into)
+    try:
+        files = pull(job.session.agent, remote, into)
+    except HostFailed as error:
+        if job.args["path"] or not _is(error, errno.ENOENT):
+            raise _no_folder(job, error) from error
+        return Outcome("nothing to pull: nothing was measured here", {"files": [], "runs": [], "into": ""})
     found = sorted({path.relative_to(into).parts[0] for path in files})
     recorded = [] if job.args["path"] else _adopted(job, found)
     data = {"files": [str(path) for path in files], "runs": recorded, "into": job.project.shown(into)}
-    return Outcome(f"{len(files)} files pulled, {len(recorded)} new records", data, changed=False)
+    made = counts(len(recorded), "new record", "new records")
+    return Outcome(f"{counts(len(files), 'file', 'files')} in {data['into']}, {made}", data, changed=False)
+
+
+def _is(error: HostFailed, number: int) -> bool:
+    """Whether the host's system said this."""
+    return error.kind == "io" and error.what.endswith(": " + os.strerror(number))
+
+
+def _no_folder(job: Job, error: HostFailed) -> HostFailed:
+    """A folder that is none, told as that."""
+    path = job.args["path"]
+    if not path or not (_is(error, errno.ENOTDIR) or _is(error, errno.ENOENT)):
+        return error
+    is_file = _is(error, errno.ENOTDIR)
+    return HostFailed(
+        f"{path} is a file, and a folder is pulled" if is_file else f"there is no folder {path}",
+        host=error.host,
+        kind=error.kind,
+        evidence=error.evidence,
+        next_step=f"--path {os.path.dirname(path) or '.'}" if is_file else "name a folder of that host",
+    )
 
 
 def _measure(job: Job) -> dict[str, Any]:

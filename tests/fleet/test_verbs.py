@@ -211,3 +211,69 @@ def test_a_command_without_hosts_is_typed_without_them() -> None:
     assert by_hand_hidden("compare", ["a"]) == "inv compare (arguments not shown: no_log)"
     assert by_hand_hidden("shell", ["a", "b"]) == "inv exec --host a,b (arguments not shown: no_log)"
     assert command_line("wait", "a", VERBS["wait"].flags, {"slot": "s"}) == "inv wait --host a --slot s"
+
+
+def _regressed(project: Project) -> str:
+    """A run that was judged and lost against an accepted one; both are of host a."""
+    from stoker.results.compare import assess
+    from stoker.results.record import build
+    from tests.results import made
+
+    of = made.subject(host="a")
+    good = build([made.result([80.0] * 5, run_id="20260101-000000-a-0000")], of)
+    project.store.save(good)
+    project.baselines.accept([good], by="ann")
+    bad = build([made.result([60.0] * 5, run_id="20260101-000001-a-0001")], of)
+    project.store.save(bad.judged(assess(bad, project.baselines.find(bad))))
+    return bad.run_id
+
+
+def test_a_regressed_run_becomes_no_baseline_unless_it_is_forced(project: Project) -> None:
+    run = _regressed(project)
+    for check in (True, False):
+        with pytest.raises(InputError, match=f"{run} is regressed") as caught:
+            _do(project, VERBS["baseline"], Heard({}), run=[run], check=check)
+        assert "--force" in caught.value.next_step
+    (outcome,) = _do(project, VERBS["baseline"], Heard({}), run=[run], force=True)
+    assert ": 80.0 → 60.0 tok/s (-25.0 %)" in outcome.summary
+    assert "accepted 1 launch, 5 runs into" in outcome.summary
+    assert (outcome.data["replaced_tok_s"], outcome.data["tok_s"]) == (80.0, 60.0)
+
+
+def test_what_a_run_is_compared_with_says_when_it_is_the_run_itself(project: Project) -> None:
+    run = _regressed(project)
+    (other,) = _do(project, VERBS["explain"], Heard({}), run=run)
+    (own,) = _do(project, VERBS["explain"], Heard({}), run="20260101-000000-a-0000")
+    told = "this run is what it is compared with"
+    assert [any(told in text for text, _ in one.lines) for one in (own, other)] == [True, False]
+
+
+def test_a_comparison_without_a_baseline_names_only_what_it_takes(project: Project) -> None:
+    from stoker.results.record import build
+    from tests.results import made
+
+    project.store.save(
+        build([made.result([80.0] * 5, run_id="20260101-000000-a-0000")], made.subject(host="a"))
+    )
+    with pytest.raises(InputError, match="no baseline") as caught:
+        _do(project, VERBS["compare"], Heard({}), a="baseline", b="20260101-000000-a-0000")
+    assert "--against" not in caught.value.next_step
+    assert "inv compare RUN 20260101-000000-a-0000" in caught.value.next_step
+    with pytest.raises(InputError, match="no baseline") as caught:
+        _do(project, VERBS["explain"], Heard({}))
+    assert "--against RUN" in caught.value.next_step
+
+
+def test_nothing_there_is_nothing_to_pull_and_a_file_is_no_folder(project: Project, tmp_path: Path) -> None:
+    (outcome,) = _do(project, VERBS["fetch"], Heard({}))
+    assert outcome.summary.startswith("nothing to pull")
+    file = tmp_path / "one" / "file"
+    file.parent.mkdir()
+    file.write_text("x")
+    with pytest.raises(HostFailed, match="is a file, and a folder is pulled") as caught:
+        _do(project, VERBS["fetch"], Heard({}), path=str(file))
+    assert caught.value.next_step == f"--path {file.parent}"
+    with pytest.raises(HostFailed, match="there is no folder"):
+        _do(project, VERBS["fetch"], Heard({}), path=str(tmp_path / "no"))
+    (outcome,) = _do(project, VERBS["fetch"], Heard({}), path=str(file.parent))
+    assert outcome.summary == "1 file in results/fetched-a, 0 new records"
