@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import re
 import sys
 import threading
@@ -70,6 +72,18 @@ def seconds(value: float | None) -> str:
     return f"{int(value // 3600)} h {int(value % 3600 // 60):02d} min"
 
 
+_PLAIN = "stoker-plain"  # the name of what follows, for Python's codecs
+_SIGNS = str.maketrans("✓✗·→×…│⏎–−±", "+x.>x~| --~")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """What stands for signs that a terminal's encoding lacks, one for one: no output ends a command."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_SIGNS)
+    return "".join(sign if sign.isascii() else "?" for sign in text), error.end
+
+
 class Screen:
     """The terminal of one command.
 
@@ -79,6 +93,10 @@ class Screen:
 
     def __init__(self, *, json: bool = False) -> None:
         self.json = json
+        codecs.register_error(_PLAIN, _plain)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+                stream.reconfigure(errors=_PLAIN)
         file = sys.stderr if json else sys.stdout
         # Rich falls back to 80 columns without a terminal and would cut what a log file should hold whole.
         self.console = Console(file=file, highlight=False, soft_wrap=not file.isatty())
@@ -97,7 +115,7 @@ class Screen:
         """A table that fits the terminal.
 
         Args:
-            columns: Headings; one that ends with ``>`` is right-aligned.
+            columns: Headings; one that ends with ``>`` is right-aligned, one with ``!`` is never broken.
             rows: Cells: text, or (text, style).
             title: Above the table; none when empty.
         """
@@ -332,7 +350,8 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "
     table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in columns:
         side: Literal["left", "right"] = "right" if name.endswith(">") else "left"
-        table.add_column(name.rstrip(">"), justify=side, overflow="fold")
+        whole = name.endswith("!")  # what people copy stays on one line
+        table.add_column(name.rstrip(">!"), justify=side, overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*(_cell(cell) for cell in row))
     return table

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -77,3 +80,24 @@ def test_a_bar_shows_the_activity_and_reads_no_markup() -> None:
 def test_clean_keeps_tabs_and_says_where_it_cut() -> None:
     assert clean("a\tb\nc") == "a\tb\nc"
     assert clean("x" * 11, 10) == "x" * 9 + "…"
+
+
+def test_a_terminal_without_our_signs_gets_others() -> None:
+    """A real interpreter: what its streams can say is settled when it starts."""
+    code = (
+        "from stoker.screen import Screen; screen = Screen(); screen.say('✓ 3 × 5 → € …');"
+        "screen.table(('run!', 'a>'), [('é', '│')])"
+    )
+    env = {**os.environ, "LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == "+ 3 x 5 > ? ~"
+
+
+def test_what_is_copied_stays_on_one_line() -> None:
+    out = io.StringIO()
+    screen = Screen()
+    screen.console = Console(file=out, width=60)
+    run = "20260101-120000-node174-nccl-tuned-0a1b"
+    screen.table(("run!", "host", "profile"), [(run, "node174.example.org", "a-long-profile-name")])
+    assert any(run in line for line in out.getvalue().splitlines())
