@@ -129,8 +129,9 @@ def of_bench(job: Job, error: HostFailed) -> HostFailed:
     slot = job.plan.slot if job.plan else str(job.args.get("slot") or "")
     if error.kind != "cancelled":
         return down(job, slot, error) if slot else error
+    server = f"the server of slot {slot}" if slot else "the server"
     return HostInterrupted(
-        f"the measurement ended and nothing of it was kept; {f'the server of slot {slot}' if slot else 'the server'} runs on",
+        f"the measurement ended and nothing of it was kept; {server} runs on",
         host=error.host,
         kind=error.kind,
         next_step=f"inv wait --host {error.host} shows that it serves",

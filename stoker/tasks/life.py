@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stoker.errors import InputError
 from stoker.fleet import life
 from stoker.tasks.command import CHANGING, READING, command
 
@@ -43,13 +44,25 @@ def stop(run: Run) -> int:
 def kill(run: Run) -> int:
     """End what is stale: a profile's or slot's remains, what --match finds, or all of the host's."""
     verb = VERBS["kill"]
-    if run.check or run.args["profile"] or (run.args["slot"] and not run.args["match"]):
+    is_narrow = run.args["profile"] or (run.args["slot"] and not run.args["match"])
+    if run.check or run.args["yes"] or is_narrow:  # who is ended is shown before the first signal
         return run.end(run.on_hosts(verb))
     planned = run.preview(verb)
     if any(result.error for result in planned) or not any(_to_end(result) for result in planned):
         return run.end(planned)
-    run.confirm(f"end {sum(len(_to_end(result)) for result in planned)} processes?")
+    count = sum(len(_to_end(result)) for result in planned)
+    try:
+        run.confirm(f"end {count} {'process' if count == 1 else 'processes'}?")
+    except InputError:
+        _nothing_ended(run)
+        raise
     return run.end(run.on_hosts(verb, extra={r.host: {"expected": _to_end(r)} for r in planned}))
+
+
+def _nothing_ended(run: Run) -> None:
+    """The document of a kill that was not confirmed: the preview is all that there was."""
+    for host in run.document["hosts"].values():
+        host.update(status="skipped", changed=False, why="not confirmed; nothing was ended")
 
 
 def _to_end(result: HostResult) -> list[list[int]]:

@@ -25,7 +25,14 @@ def hosts(run: Run) -> int:
 
     found = run.hosts()
     run.document["hosts"] = {
-        h.name: {"groups": list(h.groups), "address": h.vars.get("ansible_host", h.name), "source": h.source}
+        h.name: {
+            "groups": list(h.groups),
+            "address": h.vars.get("ansible_host", h.name),
+            "user": h.vars.get("ansible_user"),
+            "port": h.vars.get("ansible_port"),
+            "desired": list(desired(h)),
+            "source": h.source,
+        }
         for h in found
     }
     rows = []
@@ -48,7 +55,8 @@ def ping(run: Run) -> int:
 @command(*READING, *daily.EXEC.flags)
 def exec_(run: Run) -> int:
     """Run one shell command on hosts, live, over one bare channel; each host keeps its exit code."""
-    run.need("cmd", "inv exec --cmd 'uptime'")
+    run.need("cmd", "inv exec --host NAME --cmd 'uptime'")
+    run.hosts(demanded=True)  # a command may change anything
     return run.end(run.on_hosts(daily.EXEC))
 
 

@@ -98,7 +98,7 @@ class Run:
         patterns = self.args["host"]
         if demanded and not patterns:
             raise InputError(
-                f"{self.name} changes hosts, so they must be named",
+                f"{self.name} may change hosts, so they must be named",
                 next_step=f"inv {self.name} --host NAME (inv hosts lists them; --host all for every one)",
             )
         return self.project.hosts(patterns)
@@ -133,7 +133,7 @@ class Run:
             self._gate = threading.BoundedSemaphore(self.args.get("forks") or self.settings.forks)
         with board or self.screen.board(list(jobs)) as shown:
             results = self._execute(verb, list(jobs), jobs, dict(extra or {}), shown, endless)
-        self.document["hosts"] = {result.host: result_data(result) for result in results}
+        self.document["hosts"] = {result.host: result_data(result, check=self.check) for result in results}
         return results
 
     def preview(self, verb: Verb) -> list[HostResult]:
@@ -247,11 +247,17 @@ def told(result: HostResult) -> str:
     return result.status + (f" ({kind})" if kind else "") + (f", {result.why}" if result.why else "")
 
 
-def result_data(result: HostResult) -> dict[str, Any]:
-    """A host's result as JSON types."""
+def result_data(result: HostResult, *, check: bool = False) -> dict[str, Any]:
+    """A host's result as JSON types.
+
+    Args:
+        result: The result.
+        check: Nothing was touched: ``changed`` is ``would`` where something would have been.
+    """
     outcomes: list[Outcome] = result.data or []
     data: dict[str, Any] = {"status": result.status, "seconds": round(result.seconds, 3)}
-    data["changed"] = any(outcome.changed for outcome in outcomes)
+    changed = any(outcome.changed for outcome in outcomes)
+    data["changed"] = "would" if check and changed else changed
     data["results"] = [{"summary": outcome.summary, **outcome.data} for outcome in outcomes]
     if result.error is not None:
         data["error"] = error_data(result.error)

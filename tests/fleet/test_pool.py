@@ -262,6 +262,8 @@ def test_rolling_stops_behind_the_batch_of_the_first_failure(error: StokerError)
     results = roll(NAMES, work, serial=2, forks=6, on_done=shown.append)
     expected = ["ok", "ok", "unreachable" if isinstance(error, HostUnreachable) else "failed", "ok"]
     assert [result.status for result in results] == [*expected, "skipped", "skipped"]
+    why = "not begun: h2 was unreachable" if isinstance(error, HostUnreachable) else "not begun: h2 failed"
+    assert {result.why for result in results if result.status == "skipped"} == {why}
     assert len(shown) == len(NAMES)
 
 
