@@ -237,7 +237,13 @@ def commands(turns: Sequence[Turn]) -> list[str]:
     for key, same in groups.items():
         names = [turn.host.name for turn in same]
         if key:
-            found.append(by_hand(same[0].verb.name, names, same[0].first.args))
+            found.append(_as_the_play_does(same[0], names))
         else:
             found.append(by_hand_hidden(same[0].verb.name, names))
     return found
+
+
+def _as_the_play_does(turn: Turn, names: Sequence[str]) -> str:
+    """The command of a task for several hosts: a play does them all at once, a changing command rolls."""
+    line = by_hand(turn.verb.name, names, turn.first.args)
+    return f"{line} --serial all" if turn.verb.changes and len(names) > 1 else line
