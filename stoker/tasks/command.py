@@ -75,13 +75,19 @@ def command(*flags: Flag, name: str = "") -> Callable[[Body], Command]:
             positional=[flag.name for flag in flags if flag.positional],
             iterable=[flag.name for flag in flags if flag.kind == "list"],
             optional=[flag.name for flag in flags if flag.alone is not None],
-            help={flag.name.replace("_", "-"): flag.help for flag in flags},
+            help={flag.name.replace("_", "-"): _help(flag) for flag in flags},
             auto_shortflags=False,
         )
         task.flags = tuple(flags)
         return task
 
     return decorate
+
+
+def _help(flag: Flag) -> str:
+    """A flag's line; Invoke shows every value as text, so that a number is named as one here."""
+    word = {"whole": "A whole number.", "number": "A number."}.get(flag.kind, "")
+    return flag.help if not word or "number" in flag.help else f"{flag.help} {word}"
 
 
 def _signature(flags: Sequence[Flag]) -> inspect.Signature:

@@ -27,6 +27,7 @@ def up(run: Run) -> int:
     run.screen.say(
         f"next: inv restart --inventory {inventory} --host {state.hosts[0].name} --profile nccl-tuned"
     )
+    run.screen.say((f"without --inventory {inventory} the real hosts of the same names are meant", "yellow"))
     return EXIT_DONE
 
 
