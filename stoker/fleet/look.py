@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import HostError, HostFailed, InputError
+from stoker.fleet import aftermath
 from stoker.fleet.flags import Flag, moment
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome, Verb
@@ -120,7 +121,7 @@ def logs(job: Job) -> Outcome:
             raise InputError(error.what, where=job.host.name, next_step=error.next_step) from error
         if follow and error.kind == "cancelled" and job.session.stop.is_set():
             return Outcome("followed", {"logs": []})
-        raise
+        raise (aftermath.down(job, slots[0], error) if slots and len(slots) == 1 else error) from error
     with reading(job.host.name, "its logs"):
         found = [_told(log) for log in data["logs"]]
     return Outcome("; ".join(found), data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import BOUNDS
@@ -89,7 +90,7 @@ def _no_folder(job: Job, error: HostFailed) -> HostFailed:
         host=error.host,
         kind=error.kind,
         evidence=error.evidence,
-        next_step=f"--path {os.path.dirname(path) or '.'}" if is_file else "name a folder of that host",
+        next_step=f"--path {PurePosixPath(path).parent}" if is_file else "name a folder of that host",
     )
 
 

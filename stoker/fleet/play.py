@@ -213,7 +213,7 @@ def _result(host: HostResult, turn: Turn) -> Result:
     if isinstance(host.data, Result):
         return host.data
     if host.status == "interrupted":
-        return interrupted()
+        return interrupted(host.error)
     error = host.error or StokerError(f"the step ended as {host.status}")
     return failed(error, host.host, turn.task.place)
 

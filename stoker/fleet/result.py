@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from stoker.errors import HostError, HostFailed, HostUnreachable, InputError, StokerError
+from stoker.errors import HostError, HostFailed, HostInterrupted, HostUnreachable, InputError, StokerError
 from stoker.fleet.job import Outcome
 
 Status = Literal["ok", "changed", "failed", "unreachable", "skipped", "interrupted"]
@@ -97,9 +97,17 @@ def failed(error: StokerError, host: str, place: str) -> Result:
     return Result("failed", {**told, "evidence": list(error.evidence)}, error=error)
 
 
-def interrupted() -> Result:
-    """Ctrl-C cut it short."""
-    return Result("interrupted", {"changed": False, "failed": False, "msg": "interrupted"}, "interrupted")
+def interrupted(error: StokerError | None = None) -> Result:
+    """Ctrl-C cut it short.
+
+    Args:
+        error: Where it says what goes on on the host without us, that is told.
+    """
+    told = ""
+    if isinstance(error, HostInterrupted):
+        told = "; ".join(part for part in (error.what, error.next_step) if part)
+    data = {"changed": False, "failed": False, "msg": told or "interrupted"}
+    return Result("interrupted", data, told)
 
 
 def skipped(why: str, **data: Any) -> Result:

@@ -183,7 +183,7 @@ class Turn:
             return succeeded(self._outcomes(call))
         except StokerError as error:
             if self.setting.stop.is_set() and getattr(error, "kind", "") == "cancelled":
-                return interrupted()
+                return interrupted(error)
             return failed(error, self.host.name, self.task.place)
 
     def _outcomes(self, call: Call) -> list[Outcome]:

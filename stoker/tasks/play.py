@@ -160,7 +160,11 @@ def _what(result: Result) -> str:
     """A result in a few words."""
     if result.hidden:
         return "not shown: no_log"
-    return result.error.what if result.error else result.summary
+    if result.error is None:
+        return result.summary
+    if result.ignored or "ansible_loop_var" in result.data:
+        return result.error.what  # told nowhere else
+    return getattr(result.error, "kind", "")  # the recap tells it whole
 
 
 def _recap(screen: Screen, report: Report) -> None:

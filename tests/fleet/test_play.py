@@ -172,6 +172,11 @@ def test_hosts_wait_for_each_other_at_each_task(books: Books, tmp_path: Path) ->
     assert log.read_text().split() == ["one", "two", "two"]
 
 
+def test_a_command_for_several_hosts_does_them_at_once_as_the_play_does(books: Books) -> None:
+    books.run("- hosts: a,b\n  tasks:\n    - {name: end, stop: {slot: none}, ignore_errors: true}\n")
+    assert books.heard.tasks == [("end", ["inv stop --host a,b --slot none --serial all"])]
+
+
 def test_a_step_says_its_command_with_the_hosts_that_do_the_same(books: Books) -> None:
     books.run(
         "- hosts: a,b,c\n  tasks:\n"
