@@ -20,6 +20,8 @@ Made from the code by `inv dev.docs`. `inv NAME` in a project and `stoker NAME` 
 Exit codes: 0 done; 1 a fault in Stoker itself (and Invoke's own usage errors); 2 the input is wrong and
 nothing was touched; 3 a host failed; 4 a host was unreachable and none failed; 5 a regression was found; 130
 interrupted once a command had begun. Several at once: 3 before 4 before 5.
+
+Under `--check`, `changed` in the document of `--json` is `would` where something would be changed.
 """
 
 
