@@ -164,7 +164,7 @@ def _about(server: dict[str, Any]) -> Iterator[Line]:
     if server["containment"] not in ("shim+cgroup", "shim", "family") and server["alive"]:
         yield f"its supervisor is gone; its processes are found by {server['containment']}", "dim"
     load = server.get("load") or {}
-    if server["alive"] and load.get("why"):
+    if server["alive"] and server["port"] and load.get("why"):
         yield f"load unknown: {load['why']}", "dim"
 
 

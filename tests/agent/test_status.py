@@ -103,9 +103,13 @@ def test_a_server_by_hand_on_a_plans_port_is_compared_with_that_plan(host: Host)
 def test_whoever_holds_a_gpu_without_being_a_server_is_named(host: Host) -> None:
     host.gpus()
     launch(host, host.plan("--gpu", host.device(1), gpus=(1,)))
-    notebook = host.python(f"f = open({host.device(0)!r}); {SLEEP}")
+    code = f"f = open({host.device(0)!r}); {SLEEP}"
+    shell = host.spawn(["/bin/sh", "-c", '"$0" -c "$1"; true', sys.executable, code])  # its living parent
+    assert shell.stdout is not None
+    assert shell.stdout.readline() == "up\n"
     found = look(host)
-    assert [process["pid"] for process in found["holders"]] == [notebook]
+    (notebook,) = procs.snapshot(host.context().facts).children(shell.pid)
+    assert [process["pid"] for process in found["holders"]] == [notebook.pid]
     assert found["holders"][0]["gpus"] == [0]
     assert found["strays"] == []
 
