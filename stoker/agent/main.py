@@ -21,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
-SILENCE_S = 45.0
 # A thread that answers pings may not wait for one that writes a long reply to a slow reader.
 _PONG_PATIENCE_S = 1.0
 _TRACEBACK_LINES = 40
@@ -56,7 +55,7 @@ class Agent:
         silence_s: Without a byte from the controller for this long, the agent ends.
     """
 
-    def __init__(self, read_fd: int, write_fd: int, version: str, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, read_fd: int, write_fd: int, version: str, silence_s: float) -> None:
         self._read_fd = read_fd
         self._version = version
         self._silence_s = silence_s
@@ -147,9 +146,9 @@ class Agent:
             context.cancelled.set()  # it waits in the queue; the children that run are another's
 
 
-def main(read_fd: int, write_fd: int, version: str) -> None:
+def main(read_fd: int, write_fd: int, version: str, silence_s: float) -> None:
     """Run the agent on two descriptors; never returns."""
-    Agent(read_fd, write_fd, version).serve()
+    Agent(read_fd, write_fd, version, silence_s).serve()
 
 
 def _perform(context: Context, request: Dict[str, Any]) -> Dict[str, Any]:

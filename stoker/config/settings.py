@@ -30,6 +30,7 @@ class Settings:
         ssh_config: File to read in place of ``~/.ssh/config``; ``none`` for no file.
         connect_timeout_s: Until TCP is connected.
         login_timeout_s: Until the agent answers, once TCP is connected.
+        silence_s: Without a word from the other side for this long, controller and agent give each other up.
         max_loss: Loss that an ``ok`` must rule out, 0..1.
         secret_command: Command whose first output line is the secret; its name is added as last argument.
     """
@@ -47,6 +48,7 @@ class Settings:
     ssh_config: str = ""
     connect_timeout_s: float = 10.0
     login_timeout_s: float = 30.0
+    silence_s: float = 45.0
     max_loss: float = 0.10
     secret_command: tuple[str, ...] = field(default=())
 

@@ -52,7 +52,7 @@ while not line.startswith(mark):
  line=take(1)
  while line[-1:]!=b"\\n":line+=take(1)
 sizes=line.split()[1:]
-boot,index,version=json.loads(zlib.decompress(take(int(sizes[0]))))
+boot,index,version,silence_s=json.loads(zlib.decompress(take(int(sizes[0]))))
 packed=take(int(sizes[1]))
 read_fd=os.dup(0)
 write_fd=os.dup(1)
@@ -96,7 +96,7 @@ class Finder:
 
 sys.meta_path.insert(0, Finder)
 from stoker.agent import main
-main.main(read_fd, write_fd, version)
+main.main(read_fd, write_fd, version, silence_s)
 """
 
 # No exclamation mark, backslash or single quote in it: it stands in single quotes, and csh reads even those.
@@ -114,7 +114,7 @@ _FIND = (
 
 
 @functools.cache
-def payload() -> tuple[bytes, bytes]:
+def payload(silence_s: float) -> tuple[bytes, bytes]:
     """(how to import with the modules' index, the modules): the same for every host."""
     sources = {"stoker": "", "stoker.agent": ""}
     for file in files(stoker).joinpath("agent").iterdir():
@@ -126,7 +126,7 @@ def payload() -> tuple[bytes, bytes]:
         module = zlib.compress(source.encode(), 9)
         index[name] = (name in ("stoker", "stoker.agent"), len(packed), len(packed) + len(module))
         packed += module
-    return zlib.compress(json.dumps([_BOOT, index, stoker.__version__]).encode(), 9), packed
+    return zlib.compress(json.dumps([_BOOT, index, stoker.__version__, silence_s]).encode(), 9), packed
 
 
 @functools.cache
@@ -142,11 +142,13 @@ class Booting:
     Args:
         host: The inventory's name.
         python: The one interpreter to use; empty: looked for.
+        silence_s: Without a word from us for this long the agent ends.
         mark: What both sides look for.
     """
 
     host: str
     python: str = ""
+    silence_s: float = 45.0
     mark: str = field(default_factory=lambda: "stoker-" + secrets.token_hex(8))
     _noise: bytearray = field(default_factory=bytearray)
     _errors: bytearray = field(default_factory=bytearray)
@@ -168,7 +170,7 @@ class Booting:
     @property
     def input(self) -> bytes:
         """Sent at once. The empty line is for a start-up file that reads one."""
-        head, modules = payload()
+        head, modules = payload(self.silence_s)
         return b"\n%s %d %d\n" % (self.mark.encode(), len(head), len(modules)) + head + modules
 
     def wait(self, channel: Channel, deadline: Deadline) -> bytes:

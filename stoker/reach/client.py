@@ -83,7 +83,7 @@ class Reach:
         """
         transport = self.transport(target)
         try:
-            return Agent(target, transport, self.settings.login_timeout_s, stop)
+            return Agent(target, transport, self.settings, stop)
         except BaseException:
             transport.close()
             raise
@@ -95,31 +95,37 @@ class Agent:
     Args:
         target: The host.
         transport: The way to it; closed with this.
-        boot_timeout_s: Until the agent's greeting.
+        settings: How long to wait for its greeting, and for a word of it later.
         stop: Set to end whatever the agent is asked to do.
 
     Attributes:
         hello: The greeting: ``python``, ``pid``, ``uid``, ``user``, ``executable``, ``version``.
+        silence_s: Without a word for this long the host is lost.
     """
 
     def __init__(
-        self, target: Target, transport: Transport, boot_timeout_s: float, stop: threading.Event | None = None
+        self,
+        target: Target,
+        transport: Transport,
+        settings: ReachSettings,
+        stop: threading.Event | None = None,
     ) -> None:
         self.host = target.name
+        self.silence_s = settings.silence_s
         self.transport = transport
         self._stop = stop or threading.Event()
         self._turn = threading.RLock()
         self._closed = threading.Event()
         self._running: int | None = None
         self._calls = 0
-        deadline = Deadline(boot_timeout_s)
-        booting = Booting(target.name, target.python)
+        deadline = Deadline(settings.login_timeout_s)
+        booting = Booting(target.name, target.python, self.silence_s)
         try:
             self._channel: Channel = transport.open(booting.command, deadline)
             # A command that ended early closes the channel in the middle of this; what it said tells more.
             with contextlib.suppress(Unreachable):
                 self._channel.send(booting.input)
-            self._wire = Wire(self._channel, booting.wait(self._channel, deadline))
+            self._wire = Wire(self._channel, booting.wait(self._channel, deadline), self.silence_s)
             self.hello: dict[str, Any] = self._greeting(deadline)
         except Unreachable as error:
             raise error.at(self.host) from error
@@ -251,7 +257,7 @@ class Agent:
     def _ping(self) -> None:
         """The agent ends by itself when it hears nothing, so it must hear something between calls too."""
         number = 0
-        while not self._closed.wait(PING_S):
+        while not self._closed.wait(min(PING_S, self.silence_s / 4)):
             number += 1
             try:
                 self._wire.send({"ping": number})

@@ -20,8 +20,6 @@ MAX_BYTES = 8 << 30
 MAX_FILES = 20_000
 _BLOCK = 1 << 20
 _START_S = 30.0
-# Without a byte for this long the stream is given up.
-_SILENCE_S = 60.0
 _NEXT = "look at that folder on the host; what was pulled before is whole, and running it again goes on"
 
 OnProgress = Callable[[str, int, int], None]
@@ -275,9 +273,11 @@ class _Stream:
             Unreachable: Lost, or silent for too long.
         """
         while True:
-            said = channel.read(_SILENCE_S)
+            said = channel.read(self._agent.silence_s)
             if said is None:
-                raise Unreachable("lost", f"nothing came for {_SILENCE_S:g} s while files were pulled")
+                raise Unreachable(
+                    "lost", f"nothing came for {self._agent.silence_s:g} s while files were pulled"
+                )
             stream, data = said
             if stream == "stderr":
                 self._errors = (self._errors + data)[-8192:]

@@ -34,6 +34,7 @@ class ReachSettings:
         host_key_policy: ``accept-new`` records a first key, ``strict`` refuses it; a changed one is refused.
         connect_timeout_s: Until TCP is connected.
         login_timeout_s: From then until the agent answers.
+        silence_s: Without a word from the host for this long it is lost; the agent gives us up as soon.
         ssh_config: File in place of the user's and the system's; ``none`` for no file; empty for these two.
         known_hosts: Files to read, the first is written; empty: as ssh_config says, else
             ``~/.ssh/known_hosts`` and the system's.
@@ -42,6 +43,7 @@ class ReachSettings:
     host_key_policy: str = "accept-new"
     connect_timeout_s: float = 10.0
     login_timeout_s: float = 30.0
+    silence_s: float = 45.0
     ssh_config: str = ""
     known_hosts: tuple[Path, ...] = ()
 
@@ -65,6 +67,7 @@ class ReachSettings:
             host_key_policy=settings.host_key_policy,
             connect_timeout_s=settings.connect_timeout_s,
             login_timeout_s=settings.login_timeout_s,
+            silence_s=settings.silence_s,
             ssh_config=config if config in ("", "none") else str(path(config)),
             known_hosts=tuple(path(text) for text in settings.known_hosts),
         )

@@ -12,7 +12,6 @@ from typing import Any
 from stoker.reach.door import Unreachable
 from stoker.reach.transport import Channel, Deadline
 
-SILENCE_S = 45.0
 _TICK_S = 0.2
 _MAX_FRAME = 16 << 20
 _HEAD = struct.Struct("!I")
@@ -25,10 +24,12 @@ class Wire:
     Args:
         channel: Where the agent runs.
         received: What came of its first message already.
+        silence_s: Without a byte for this long the link is lost.
     """
 
-    def __init__(self, channel: Channel, received: bytes = b"") -> None:
+    def __init__(self, channel: Channel, received: bytes, silence_s: float) -> None:
         self._channel = channel
+        self._silence_s = silence_s
         self._sending = threading.Lock()
         self._buffer = bytearray(received)
         self._errors = b""
@@ -65,8 +66,8 @@ class Wire:
             if said is not None:
                 heard = time.monotonic()
                 self._take(*said)
-            elif time.monotonic() - heard > SILENCE_S:
-                raise Unreachable("lost", f"nothing was heard for {SILENCE_S:g} s")
+            elif time.monotonic() - heard > self._silence_s:
+                raise Unreachable("lost", f"nothing was heard for {self._silence_s:g} s")
 
     def await_end(self, deadline: Deadline) -> None:
         """Pass over what still comes until the agent has ended.

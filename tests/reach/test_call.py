@@ -245,10 +245,9 @@ def test_killed_agent_is_lost_with_how_it_ended(server: SshServer) -> None:
     os.kill(int(events[0]["text"]), signal.SIGKILL)  # an agent that is killed so has no time for its child
 
 
-def test_silent_link_is_lost_within_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stoker.reach.wire.SILENCE_S", 0.6)
+def test_silent_link_is_lost_within_the_limit(tmp_path: Path) -> None:
     with SshServer(tmp_path / "own") as own:
-        agent = Reach(settings()).connect(target_of(own))
+        agent = Reach(settings(silence_s=0.6)).connect(target_of(own))
         own.signal_sessions(signal.SIGSTOP)
         begun = time.monotonic()
         with pytest.raises(HostUnreachable) as caught:
