@@ -144,6 +144,7 @@ def _real_engine(project: Path, lab_folder: Path) -> None:
 def _lab(folder: Path, screen: Screen, *, keep: bool) -> Iterator[None]:
     """The lab, up; down again at the end, whatever happens."""
     lab.down(folder)
+    shutil.rmtree(folder, ignore_errors=True)  # a story begins on a host that knows none yet
     state = lab.up(folder, 1)
     screen.say(f"one lab host is up: {state.hosts[0].name} at {state.hosts[0].address}:{state.hosts[0].port}")
     try:
