@@ -12,6 +12,8 @@ LINE_BYTES = 4096
 KEPT_LINES = 50
 _PIECE = 256 << 10
 _BREAK = re.compile(rb"[\r\n]")
+# Code in a traceback is indented, behind a logger's prefix too.
+_CODE = re.compile(r"(^|\] ) {3,}\S")
 # Colours and cursor moves, window titles, and other control signs but the tab.
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|[\x00-\x08\x0b-\x1f\x7f]"
@@ -230,10 +232,17 @@ class Matcher:
 
     def _note_cause(self, line: str) -> None:
         for rank, (pattern, fatal) in enumerate(self._fatal):
-            if rank not in self._causes and pattern.search(line):
-                self._causes[rank] = Fatal(rank, fatal["cause"], fatal["advice"], fatal["final"], line)
-                if fatal["final"] and self.ended is None:
-                    self.ended = self._causes[rank]
+            known = self._causes.get(rank)
+            if (known is None or _says_more(line, known.line)) and pattern.search(line):
+                found = Fatal(rank, fatal["cause"], fatal["advice"], fatal["final"], line)
+                self._causes[rank] = found
+                if fatal["final"] and (self.ended is None or self.ended is known):
+                    self.ended = found
+
+
+def _says_more(line: str, known: str) -> bool:
+    """Whether a traceback's last line comes after its code: ``raise X(`` says less than ``X: why``."""
+    return bool(_CODE.search(known)) and not _CODE.search(line)
 
 
 def _share(groups: Mapping[str, Optional[str]]) -> float:

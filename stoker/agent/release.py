@@ -113,32 +113,31 @@ def sweep_shm(ctx: Context, ended: Ended) -> List[str]:
     candidates = _candidates(ctx.facts.shm_dir, ended)
     if not candidates:
         return []
-    used = _used(procs.snapshot(ctx.facts), ctx.facts.shm_dir)
+    paths, inodes = _used(procs.snapshot(ctx.facts), ctx.facts.shm_dir)
     removed: List[str] = []
-    for path in candidates:
-        if path not in used:
+    for path, inode in candidates.items():
+        if path not in paths and inode not in inodes:
             with contextlib.suppress(OSError):
                 os.unlink(path)
                 removed.append(path)
     return removed
 
 
-def _candidates(folder: str, ended: Ended) -> List[str]:
+def _candidates(folder: str, ended: Ended) -> Dict[str, int]:
+    """Path to inode of what the dead servers may have left."""
     prefixes = tuple({*_COMMON_PREFIXES, *ended.shm_prefixes})
-    found: List[str] = []
+    found: Dict[str, int] = {}
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)
-            if name.startswith(prefixes) and _is_from(path, ended.lives):
-                found.append(path)
+            with contextlib.suppress(OSError):
+                state = os.lstat(path)
+                if name.startswith(prefixes) and _is_from(state, ended.lives):
+                    found[path] = state.st_ino
     return found
 
 
-def _is_from(path: str, lives: Iterable[Tuple[float, float]]) -> bool:
-    try:
-        state = os.lstat(path)
-    except OSError:
-        return False
+def _is_from(state: os.stat_result, lives: Iterable[Tuple[float, float]]) -> bool:
     if not stat.S_ISREG(state.st_mode) or state.st_uid != os.getuid():
         return False
     times = (state.st_ctime, state.st_mtime)
@@ -147,20 +146,30 @@ def _is_from(path: str, lives: Iterable[Tuple[float, float]]) -> bool:
     )
 
 
-def _used(snapshot: Snapshot, folder: str) -> Set[str]:
-    """Paths in the folder that any process has open or mapped."""
+def _used(snapshot: Snapshot, folder: str) -> Tuple[Set[str], Set[int]]:
+    """Paths and inodes of the folder's files that any process has open or mapped.
+
+    A semaphore gets its name by a link: whoever made it has it mapped under another name, which is deleted.
+    The inode alone tells then; its device is left out, for an overlay shows another one.
+    """
     prefix = folder.rstrip("/") + "/"
-    found: Set[str] = set()
+    paths: Set[str] = set()
+    inodes: Set[int] = set()
     for process in snapshot.living():
         with contextlib.suppress(OSError):
             for name in os.listdir(f"/proc/{process.pid}/fd"):
                 with contextlib.suppress(OSError):
-                    found.add(os.readlink(f"/proc/{process.pid}/fd/{name}"))
+                    path = os.readlink(f"/proc/{process.pid}/fd/{name}")
+                    if path.startswith(prefix):
+                        paths.add(path)
+                        inodes.add(os.stat(f"/proc/{process.pid}/fd/{name}").st_ino)
         maps = read_file(f"/proc/{process.pid}/maps")
         if prefix.encode() in maps:
-            lines = maps.decode("utf-8", "replace").splitlines()
-            found.update(line.split(None, 5)[-1] for line in lines if prefix in line)
-    return {path for path in found if path.startswith(prefix)}
+            rows = [line.split(None, 5) for line in maps.decode("utf-8", "replace").splitlines()]
+            mapped = [row for row in rows if row[-1].startswith(prefix)]
+            paths.update(row[-1] for row in mapped)
+            inodes.update(int(row[4]) for row in mapped)
+    return paths, inodes
 
 
 def life_of(processes: Sequence[Process], since: Optional[float] = None) -> Tuple[float, float]:

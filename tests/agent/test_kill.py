@@ -411,6 +411,29 @@ def test_shared_memory_of_the_dead_server_is_removed_and_no_other(host: Host) ->
     assert sorted(path.name for path in host.shm.iterdir()) == ["precious", "psm_link", "zoo_old", "zoo_used"]
 
 
+# What sem_open does: the name is a link, and the file stays mapped under one that is deleted. Between this
+# and the opening by vLLM's worker, half a minute passes.
+SEMAPHORE = """
+import mmap, os, sys
+first, name = sys.argv[1] + ".first", sys.argv[1]
+file = os.open(first, os.O_RDWR | os.O_CREAT, 0o600)
+os.ftruncate(file, 32)
+mapped = mmap.mmap(file, 32)
+os.close(file)
+os.link(first, name)
+os.unlink(first)
+"""
+
+
+def test_a_semaphore_of_a_neighbour_that_starts_meanwhile_is_left(host: Host) -> None:
+    launch(host, host.plan("--hold-on"))
+    semaphore = host.shm / "sem.mp-1a2b3c4d"
+    made = SEMAPHORE.replace("sys.argv[1]", repr(str(semaphore)))
+    host.python(f"exec({made!r}); {SLEEP}")
+    assert kill(host, slot="stable")["released"]["shm"] == []
+    assert semaphore.exists()
+
+
 def test_shared_memory_of_a_server_that_died_by_itself_is_removed_too(host: Host) -> None:
     left = host.shm / "psm_left"
     done = launch(host, host.plan("--shm", str(left)))

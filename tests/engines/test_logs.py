@@ -35,6 +35,7 @@ def test_the_stages_and_the_cause_of_a_whole_log(name: str) -> None:
     assert (matcher.ended.cause if matcher.ended else None) == expected.get("ends")
     assert (matcher.cause.cause if matcher.cause else None) == expected.get("cause")
     assert matcher.cause is None or matcher.cause.advice.endswith(".")
+    assert expected.get("line", "") in (matcher.cause.line if matcher.cause else "")
 
 
 @pytest.mark.parametrize("engine", engines.names())

@@ -1,11 +1,12 @@
-"""A real vLLM on the CPU behind a real sshd, where ``STOKER_VLLM_CPU`` names its folder (see ``vllm-cpu``)."""
+"""A real vLLM on the CPU behind a real sshd, where ``STOKER_VLLM_CPU`` names its folder: see ``vllm-cpu``."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -93,34 +94,48 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
     project.write("profiles/plain.yml", _PLAIN.format(root=ENGINE, port=port))
     project.write("profiles/tuned.yml", _TUNED.format(cpu=min(os.sched_getaffinity(0))))
     project.write("profiles/two.yml", _TWO)
-    before = shared_memory()
     with SshServer(tmp_path / "sshd", env={"HOME": str(home)}) as server:
         project.hosts({"box": server.variables()})
         place = Site(project, home, port, notes)
         place.note(f"# {request.node.name}, {time.strftime('%Y-%m-%d %H:%M:%S %Z')}")
         yield place
+    left = shared_memory(living(home))
     end_all_of(home)
-    for name in shared_memory() - before:
-        if name.startswith(("psm_", "sem.mp-", "vllm_")):
-            Path("/dev/shm", name).unlink(missing_ok=True)
+    for path in left:
+        Path(path).unlink(missing_ok=True)
 
 
-def shared_memory() -> set[str]:
-    """Names in /dev/shm."""
-    return {path.name for path in Path("/dev/shm").iterdir()}
+def living(home: Path) -> list[int]:
+    """Processes whose environment says that this is their home."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"HOME={home}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def shared_memory(pids: Iterable[int]) -> set[str]:
+    """Paths of the files in /dev/shm that these processes have mapped."""
+    found: set[str] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+            found.update(line.split(None, 5)[-1] for line in lines if " /dev/shm/" in line)
+    return {path for path in found if Path(path).exists()}
 
 
 def kill_hard(pid: int) -> None:
     """SIGKILL, and wait until nothing of it is left but, at most, a zombie."""
     os.kill(pid, signal.SIGKILL)
     end = time.monotonic() + 30
-    while time.monotonic() < end and state_of(pid) not in ("", "Z"):
+    while time.monotonic() < end and lives(pid):
         time.sleep(0.02)
 
 
-def state_of(pid: int) -> str:
-    """The letter of its state; empty when it is gone."""
-    return _fields(pid)[0]
+def lives(pid: int) -> bool:
+    """Whether it is neither gone nor a zombie."""
+    return _fields(pid)[0] not in ("", "Z")
 
 
 def parent_of(pid: int) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import re
 import socket
 import subprocess
 import time
@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.e2e.project import Ended
-from tests.real.conftest import COMMAND_S, Site, kill_hard, parent_of, shared_memory, state_of
+from tests.real.conftest import COMMAND_S, Site, kill_hard, lives, living, parent_of, shared_memory
 
 TUNING = "VLLM_CPU_OMP_THREADS_BIND"
 
@@ -57,19 +57,23 @@ def eventually(holds: Callable[[], Any], what: str, within_s: float = 300.0) -> 
     raise AssertionError(f"{what}: not within {within_s} s")
 
 
-def orphaned(site: Site, server: dict[str, Any]) -> list[dict[str, Any]]:
-    """SIGKILL to the API server alone; the processes that live on without it."""
+def orphaned(site: Site, server: dict[str, Any]) -> tuple[list[dict[str, Any]], set[str]]:
+    """SIGKILL to the API server alone: the processes that live on, and the server's shared memory."""
     pid = server["launch"]["pid"]
+    shared = shared_memory(process["pid"] for process in server["processes"])
     kill_hard(pid)
     time.sleep(3)  # what obeys the loss of its parent has done so by then
-    rest = [one for one in server["processes"] if one["pid"] != pid and state_of(one["pid"]) not in ("", "Z")]
-    told = [f"{one['pid']} (parent {parent_of(one['pid'])}) {one['title']}" for one in rest]
-    site.note("3 s after SIGKILL of the API server:\n" + "\n".join(told))
-    return rest
+    rest = [one for one in server["processes"] if one["pid"] != pid and lives(one["pid"])]
+    told = [f"{one['pid']} (parent {parent_of(one['pid'])}) {one['title'][:100]}" for one in rest]
+    site.note("3 s after SIGKILL of the API server:\n" + "\n".join([*told, *sorted(shared)]))
+    return rest, shared
+
+
+def existing(paths: set[str]) -> set[str]:
+    return {path for path in paths if Path(path).exists()}
 
 
 def test_a_tuned_server_is_proven_measured_killed_hard_replaced_and_explained(site: Site) -> None:
-    shm_before = shared_memory()
     first = result(site.inv("restart", "--profile", "tuned"))
     proof = first["proof"]
     assert proof["verdict"] == "in-force"
@@ -84,14 +88,13 @@ def test_a_tuned_server_is_proven_measured_killed_hard_replaced_and_explained(si
 
     measured = result(site.inv("bench"))
     assert measured["tok_s"] > 0
-    assert measured["engine_version"].startswith("0.32.0")
     folder = site.project.root / "results" / measured["run_id"]
-    lines = (folder / "requests.jsonl").read_text().splitlines()
-    assert len(lines) == 3 * 4, "a warm-up and two runs of four requests"
-    assert all('"tokens": 32' in line or '"tokens":32' in line for line in lines)
+    bench = json.loads((folder / "bench.json").read_text())
+    assert bench["engine_version"].startswith("0.32.0")
+    requests = [json.loads(line) for line in (folder / "requests.jsonl").read_text().splitlines()]
+    assert [one["tokens"] for one in requests] == [32] * 3 * 4, "a warm-up and two runs of four requests"
 
-    left = shared_memory() - shm_before
-    rest = orphaned(site, server)
+    rest, left = orphaned(site, server)
     assert {"VLLM::EngineCore"} <= {one["title"] for one in rest}, "vLLM's workers survived it before"
     seen = ours(site)
     assert seen["state"] == "down", seen
@@ -99,54 +102,47 @@ def test_a_tuned_server_is_proven_measured_killed_hard_replaced_and_explained(si
     second = result(site.inv("restart", "--profile", "plain"))
     ended = {process["pid"] for process in second["kill"]["ended"]}
     assert ended >= {one["pid"] for one in rest}
-    assert not [one for one in rest if state_of(one["pid"]) not in ("", "Z")]
+    assert not [one for one in rest if lives(one["pid"])]
     assert second["kill"]["released"]["processes"] is True
-    assert not left & shared_memory(), "what the dead server left in shared memory"
-    site.note(f"left in shared memory by the dead server: {sorted(left)}")
+    assert not existing(left)
     assert second["completion"]["tokens"] >= 2
 
     later = result(site.inv("bench"))
     told = result(site.inv("explain", "--run", later["run_id"], "--against", measured["run_id"]))
     likely = [cause["name"] for cause in told["causes"] if cause["confidence"] == "likely"]
     assert TUNING in likely, told
+
+    kill_hard(core_of(site))
+    eventually(lambda: not _healthy(site.port), "the end of a server without its core", 60)
+    gone = ours(site)
+    site.note(f"after SIGKILL of the engine core: {gone['state']}: {gone['why']}")
+    assert gone["state"] == "down", gone
     site.note(
         "\n".join(f"{cause['confidence']}: {cause['title']} ({cause['detail']})" for cause in told["causes"])
     )
 
 
-def test_two_workers_are_proven_and_what_their_death_leaves_is_cleaned(site: Site) -> None:
-    before = shared_memory()
+def test_orphans_of_two_workers_are_ended_and_what_their_death_leaves_is_cleaned(site: Site) -> None:
     first = result(site.inv("restart", "--profile", "two"))
     workers = [worker["title"] for worker in first["proof"]["workers"]]
     assert len([title for title in workers if title.startswith("VLLM::Worker")]) == 2, workers
     assert first["proof"]["verdict"] == "in-force"
-    server = ours(site)
-    assert len(orphaned(site, server)) >= 3
-    for process in server["processes"]:
-        if state_of(process["pid"]) not in ("", "Z"):
-            kill_hard(process["pid"])
-    left = shared_memory() - before
-    site.note(f"left in shared memory by the dead server: {sorted(left)}")
+    rest, left = orphaned(site, ours(site))
+    assert len(rest) >= 3, rest
     assert len(left) >= 8, left
 
     second = result(site.inv("restart", "--profile", "two"))
-    assert {Path(path).name for path in second["kill"]["released"]["shm"]} >= left
-    assert not left & shared_memory()
-    assert second["proof"]["verdict"] == "in-force"
-    killed = result(site.inv("kill", "--profile", "two"))
-    assert killed["released"]["port"] is True
-    assert not shared_memory() - before
-
-
-def test_orphans_of_two_workers_are_ended_by_a_restart(site: Site) -> None:
-    before = shared_memory()
-    result(site.inv("restart", "--profile", "two"))
-    server = ours(site)
-    left = shared_memory() - before
-    rest = orphaned(site, server)
-    second = result(site.inv("restart", "--profile", "plain"))
     assert {process["pid"] for process in second["kill"]["ended"]} >= {one["pid"] for one in rest}
-    assert not left & shared_memory()
+    assert not existing(left)
+    assert second["proof"]["verdict"] == "in-force"
+
+    rest, left = orphaned(site, ours(site))
+    for process in rest:
+        kill_hard(process["pid"])
+    assert len(existing(left)) >= 8, "nothing is left to be cleaned"
+    killed = result(site.inv("kill", "--profile", "two"))
+    assert set(killed["released"]["shm"]) >= left
+    assert not existing(left)
 
 
 @pytest.fixture
@@ -199,7 +195,7 @@ def test_a_server_by_hand_is_seen_measured_and_ended(site: Site, by_hand: subpro
     killed = result(site.inv("kill", "--profile", "plain"))
     assert {process["pid"] for process in killed["ended"]} >= {by_hand.pid}
     by_hand.wait(10)
-    assert not [pid for pid in pids if state_of(pid) not in ("", "Z")]
+    assert not [pid for pid in pids if lives(pid)]
     assert not _healthy(site.port)
 
 
@@ -237,37 +233,19 @@ def test_a_kv_cache_beyond_the_memory_is_named_as_the_cause(site: Site) -> None:
     assert "requested memory for kv" in "\n".join(told["evidence"])
 
 
-def test_an_engine_core_killed_during_the_start_and_after_it_is_told(site: Site) -> None:
+def test_an_engine_core_killed_during_the_start_is_named_as_the_cause(site: Site) -> None:
     start = site.project.start("start", "--host", "box", "--profile", "plain", "--json")
-    pid = eventually(lambda: _core_of(site), "the engine core", 600)
-    kill_hard(pid)
+    kill_hard(eventually(lambda: core_of(site), "the engine core", 600))
     out, err = start.communicate(timeout=COMMAND_S)
     site.note(f"$ inv start --profile plain (its engine core is killed meanwhile)\n{err}")
     told = error(Ended(start.returncode, out, err))
     assert (told["kind"], told["detail"]["cause"]) == ("died", "engine-failed"), told
 
-    result(site.inv("restart", "--profile", "plain"))
-    core = _core_of(site)
-    assert core
-    kill_hard(core)
-    eventually(lambda: not _healthy(site.port), "the end of a server without its core", 60)
-    seen = ours(site)
-    site.note(f"state {seen['state']}: {seen['why']}")
-    assert seen["state"] in ("down", "stuck"), seen
-    again = result(site.inv("start", "--profile", "plain"))
-    assert again["completion"]["tokens"] >= 2
 
-
-def _core_of(site: Site) -> int:
+def core_of(site: Site) -> int:
     """The engine core of the slot's launch, once it has its title; else 0."""
-    marker = f"HOME={site.home}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            title = (entry / "cmdline").read_bytes()
-            if re.match(rb"VLLM::EngineCore", title) and marker in (entry / "environ").read_bytes().split(
-                b"\0"
-            ):
-                return int(entry.name)
-        except OSError:
-            continue
+    for pid in living(site.home):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"VLLM::EngineCore"):
+                return pid
     return 0
