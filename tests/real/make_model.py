@@ -1,6 +1,7 @@
-"""Write a tiny random Llama and a tokenizer for it, which any engine loads: ``make_model.py FOLDER``.
+"""Write a random Llama and its tokenizer, which any engine loads: ``make_model.py FOLDER [WIDTH LAYERS]``.
 
-Runs in the engine's own virtual environment (torch, transformers, tokenizers); nothing of ours is imported.
+It is tiny unless told otherwise, never ends an answer by itself, and tells how many parameters it has. Runs
+in the engine's own virtual environment (torch, transformers, tokenizers); nothing of ours is imported.
 """
 
 # mypy: ignore-errors
@@ -14,7 +15,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-_HIDDEN, _LAYERS, _CONTEXT = 256, 2, 2048
+_WIDTH, _LAYERS, _CONTEXT, _END = 256, 2, 2048, 2
 _CHAT = (
     "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
@@ -37,25 +38,31 @@ def _tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def _model(vocabulary: int) -> LlamaForCausalLM:
+def _model(vocabulary: int, width: int, layers: int) -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=vocabulary,
-        hidden_size=_HIDDEN,
-        intermediate_size=3 * _HIDDEN,
-        num_hidden_layers=_LAYERS,
-        num_attention_heads=_HIDDEN // 64,
-        num_key_value_heads=_HIDDEN // 64,
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        num_key_value_heads=width // 64,
         max_position_embeddings=_CONTEXT,
         bos_token_id=1,
-        eos_token_id=2,
+        eos_token_id=_END,
         torch_dtype="bfloat16",
         tie_word_embeddings=False,
     )
-    return LlamaForCausalLM(config).to(torch.bfloat16)
+    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    with torch.no_grad():
+        model.lm_head.weight[_END].zero_()  # of 4096 random scores 0 is never the highest
+    return model
 
 
 if __name__ == "__main__":
     tokenizer = _tokenizer()
     tokenizer.save_pretrained(sys.argv[1])
-    _model(len(tokenizer)).save_pretrained(sys.argv[1])
+    width, layers = map(int, sys.argv[2:] or (_WIDTH, _LAYERS))
+    model = _model(len(tokenizer), width, layers)
+    model.save_pretrained(sys.argv[1])
+    print(sum(parameter.numel() for parameter in model.parameters()))
