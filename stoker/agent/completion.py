@@ -9,6 +9,7 @@ from .sse import AnswerError
 
 HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream"}
 DONE = b"[DONE]"
+_UNSAID: Mapping[str, Any] = {}
 _CONTENT = ("content", "reasoning_content", "reasoning")
 
 
@@ -64,20 +65,22 @@ def parsed(event: bytes) -> Chunk:
         chunk = json.loads(event)
         if chunk.get("error"):
             raise AnswerError("server-error", "the server sent an error: %s" % _message(chunk["error"]))
-        choices = chunk.get("choices") or ()
-        return Chunk(
-            content=any(_has_content(choice) for choice in choices),
-            usage=dict(chunk.get("usage") or {}),
-            model=str(chunk.get("model") or ""),
-            finish=next((str(one["finish_reason"]) for one in choices if one.get("finish_reason")), ""),
-        )
+        # The load generator comes by here with every token: loops, not generators.
+        content, finish = False, ""
+        for choice in chunk.get("choices") or ():
+            content = content or _has_content(choice)
+            finish = choice.get("finish_reason") or finish
+        usage = chunk.get("usage")
+        return Chunk(content, dict(usage) if usage else _UNSAID, str(chunk.get("model") or ""), str(finish))
     except (ValueError, AttributeError, TypeError) as error:
         raise AnswerError("bad-json", "an event that is no chunk: %r" % event[:60]) from error
 
 
 def _has_content(choice: Mapping[str, Any]) -> bool:
-    delta = choice.get("delta") or {}
-    return bool(choice.get("text") or any(delta.get(name) for name in _CONTENT))
+    if choice.get("text"):
+        return True
+    delta: Mapping[str, Any] = choice.get("delta") or _UNSAID
+    return any(delta.get(name) for name in _CONTENT)
 
 
 def _message(error: Any) -> str:

@@ -226,6 +226,8 @@ class Answer:
 
     def _take(self, body: bytes) -> List[bytes]:
         status, self.ended = self._body.status, self._body.ended
+        if not body and not self.ended:
+            return []
         if status and not 200 <= status < 300:
             self._error += body[: _ERROR_BYTES - len(self._error)]
             if self.ended or len(self._error) >= _ERROR_BYTES:
