@@ -7,11 +7,14 @@ import time
 from typing import Any, Dict, List, Mapping, Optional
 
 from .context import Context
-from .logtail import Fatal, LogTail, Matcher, Recent
+from .logtail import Fatal, LogTail, Matcher, Recent, message
 
 _EMIT_S = 0.25
 _EVIDENCE_LINES = 30
 _DRAIN_S = 0.5
+# The last line of a traceback. The first ones of a log are the root: what follows falls over them.
+_RAISED = re.compile(r"[\w.]*(Error|Exception|Interrupt|Exit)(: |$)")
+_RAISED_KEPT = 4
 _URL_PORT = re.compile(r"https?://(?:\[[0-9a-fA-F:]*\]|[^\s/:\[\]]*):(\d{1,5})")
 
 
@@ -41,6 +44,7 @@ class StartLog:
         self._tail = LogTail(path)
         self._matcher = Matcher(engine)
         self._recent = Recent()
+        self._raised: Dict[str, str] = {}
         self._began = began
         self._own = re.compile(own)
         self._partial = ""
@@ -102,8 +106,9 @@ class StartLog:
             self._take(line)
 
     def evidence(self) -> List[str]:
-        """The last lines."""
-        return self._recent.lines()[-_EVIDENCE_LINES:]
+        """The last lines, and after them the first exceptions, where those stand further up."""
+        last = self._recent.lines()[-_EVIDENCE_LINES:]
+        return last + [f"further up: {line}" for line in self._raised.values() if line not in last]
 
     def arrive(self) -> None:
         """The server is ready: that is the last stage."""
@@ -117,6 +122,9 @@ class StartLog:
     def _take(self, line: str) -> bool:
         if self._recent.add(line) and not self._own.search(line):
             self._text = line
+        said = message(line)
+        if len(self._raised) < _RAISED_KEPT and _RAISED.match(said):
+            self._raised.setdefault(said, line)
         self.urls += [int(port) for port in _URL_PORT.findall(line) if int(port) not in self.urls]
         moved = self._matcher.feed(line)
         self._note_stage()

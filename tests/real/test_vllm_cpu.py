@@ -216,12 +216,17 @@ def test_a_port_taken_after_the_preflight_is_named_with_its_holder(site: Site) -
     eventually(current.exists, "the launch")
     with socket.create_server(("127.0.0.1", site.port)):
         out, err = start.communicate(timeout=COMMAND_S)
-    ended = Ended(start.returncode, out, err)
-    site.note(f"$ inv start --profile plain (its port is taken meanwhile)\n{err}")
-    told = error(ended)
-    assert (told["kind"], told["detail"]["cause"]) == ("died", "port-in-use"), told
-    assert [holder["pid"] for holder in told["detail"]["holders"]] == [os.getpid()]
-    assert str(os.getpid()) in ended.text
+        site.note(f"$ inv start --profile plain (its port is taken meanwhile)\n{err}")
+        told = error(Ended(start.returncode, out, err))
+        # Stoker sees the stranger long before vLLM tries to listen.
+        assert told["kind"] == "wrong-listener", told
+        assert f"process {os.getpid()} " in "\n".join(told["evidence"])
+        eventually(lambda: not living(site.home), "the end of a vLLM that cannot listen")
+    gone = ours(site)
+    assert (gone["state"], gone["exit"]) == ("down", {"code": 1}), gone
+    site.note(f"and then: {gone['state']}: {gone['why']}")
+    log = site.inv("logs", "--lines", "5")
+    assert "Address already in use" in log.text
 
 
 def test_a_kv_cache_beyond_the_memory_is_named_as_the_cause(site: Site) -> None:
