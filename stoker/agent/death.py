@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from . import state
 from .context import AgentError, Context
-from .logtail import Fatal, Matcher
+from .logtail import Fatal, Matcher, message
 from .state import Launch
 
 _SIGNALS = {
@@ -51,7 +51,7 @@ def died(
         name, advice = "host-memory", _STARVED
     if starved > 0:
         evidence = [*evidence, f"the kernel's out-of-memory killer ended {starved} processes here meanwhile"]
-    because = f": {' '.join(cause.line.split())[:300]}" if cause else ""
+    because = f": {' '.join(message(cause.line).split())[:300]}" if cause else ""
     told: Dict[str, Any] = {
         "cause": name,
         "exit": dict(status) if status else None,

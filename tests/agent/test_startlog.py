@@ -6,22 +6,23 @@ import time
 from pathlib import Path
 
 from stoker import engines
+from stoker.agent import death
 from stoker.agent.startlog import StartLog
 from tests.agent.conftest import Host
 
 CASES = Path(__file__).parent.parent / "cases" / "logs"
 
 
-def evidence(host: Host, name: str) -> list[str]:
+def whole(host: Host, name: str) -> StartLog:
     log = StartLog(host.context(), str(CASES / name), engines.get("vllm").to_wire(), time.monotonic(), "^$")
     log.read()
     log.drain()
     log.close()
-    return log.evidence()
+    return log
 
 
 def test_the_exception_that_began_it_is_told_though_others_came_after(host: Host) -> None:
-    told = evidence(host, "vllm-semaphore-gone.log")
+    told = whole(host, "vllm-semaphore-gone.log").evidence()
     assert told[-3] == "RuntimeError: Engine core initialization failed. See root cause above. " + (
         "Failed core proc(s): {'EngineCore': 1}"
     )
@@ -30,5 +31,12 @@ def test_the_exception_that_began_it_is_told_though_others_came_after(host: Host
 
 
 def test_an_exception_among_the_last_lines_is_told_once(host: Host) -> None:
-    told = evidence(host, "vllm-port-in-use.log")
+    told = whole(host, "vllm-port-in-use.log").evidence()
     assert len([line for line in told if "Address already in use" in line]) == 1
+
+
+def test_the_cause_is_told_without_who_wrote_it_and_when(host: Host) -> None:
+    log = whole(host, "vllm-kvcache-oom.log")
+    error = death.died("the server cannot come up", "", None, log.evidence(), log.cause)
+    assert error.what.startswith("the server cannot come up: ValueError: Available memory on node 0 (10.62/")
+    assert [line for line in error.evidence if "further up: (Worker pid=17127) ERROR" in line]
