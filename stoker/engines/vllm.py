@@ -25,6 +25,10 @@ _STAGES = (
     Stage("starting the HTTP server", r"Starting vLLM (API )?server", 0.95),
 )
 
+_ABOVE = (
+    "Read the traceback of EngineCore or a Worker above; where there is none, it was killed: look for the "
+    "kernel's out-of-memory killer (dmesg)."
+)
 _FATAL = (
     common.PORT_IN_USE,
     FatalLine(
@@ -52,12 +56,12 @@ _FATAL = (
     FatalLine(
         r"Engine core initialization failed\. See root cause above",
         "engine-failed",
-        "Read the traceback of EngineCore or a Worker above.",
+        _ABOVE,
     ),
     FatalLine(
         r"EngineCore failed to start|Worker proc \S+ died unexpectedly",
         "engine-failed",
-        "Read the traceback of EngineCore or a Worker above.",
+        _ABOVE,
         final=False,
     ),
     FatalLine(

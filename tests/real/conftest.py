@@ -116,13 +116,16 @@ def living(home: Path) -> list[int]:
 
 
 def shared_memory(pids: Iterable[int]) -> set[str]:
-    """Paths of the files in /dev/shm that these processes have mapped."""
-    found: set[str] = set()
+    """Paths of the files in /dev/shm that these processes have mapped, under whatever name."""
+    inodes: set[int] = set()
     for pid in pids:
         with contextlib.suppress(OSError):
-            lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
-            found.update(line.split(None, 5)[-1] for line in lines if " /dev/shm/" in line)
-    return {path for path in found if Path(path).exists()}
+            rows = [
+                line.split(None, 5)
+                for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+            ]
+            inodes.update(int(row[4]) for row in rows if row[-1].startswith("/dev/shm/"))
+    return {str(path) for path in Path("/dev/shm").iterdir() if path.stat().st_ino in inodes}
 
 
 def kill_hard(pid: int) -> None:
