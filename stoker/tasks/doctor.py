@@ -21,7 +21,8 @@ def doctor(run: Run) -> int:
     for result in results:
         checks = _checks(result)
         if checks:
-            run.screen.table(("", "check", "what was found"), map(_row, checks), title=result.host)
+            rows = [row for check in checks for row in _rows(check)]
+            run.screen.table(("", "check", "what was found"), rows, title=result.host)
     return run.end(results)
 
 
@@ -33,10 +34,11 @@ def _checks(result: HostResult) -> list[dict[str, Any]]:
     return list(detail.get("checks", ()))
 
 
-def _row(check: dict[str, Any]) -> tuple[Any, ...]:
-    style = _STYLE.get(check["state"], "")
-    told = check["evidence"] + (f"\n→ {check['remedy']}" if check["remedy"] else "")
-    return (check["state"], style), check["name"], (told, "dim" if check["state"] == "ok" else "")
+def _rows(check: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """A check: what was found, and below it what to do."""
+    found = (check["evidence"], "dim" if check["state"] == "ok" else "")
+    rows: list[tuple[Any, ...]] = [((check["state"], _STYLE.get(check["state"], "")), check["name"], found)]
+    return rows + ([("", "", (f"→ {check['remedy']}", "cyan"))] if check["remedy"] else [])
 
 
 COMMANDS = (doctor,)

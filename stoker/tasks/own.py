@@ -47,7 +47,7 @@ def test(run: Run) -> int:
         argv += ["-k", run.args["only"]]
     if run.args["coverage"]:
         argv += ["--cov=stoker", "--cov-append", "--cov-report=term:skip-covered"]
-    # Most tests wait for processes, so that several at once pay; those that measure must have the machine alone.
+    # Most tests wait for processes, so that several at once pay; those that measure need the machine alone.
     phases = (("-n", str(2 * _cpus()), "--dist", "loadfile", "-m", "not alone"), ("-m", "alone"))
     codes = [_call(run, *argv, *phase) for phase in phases]
     return EXIT_DONE if set(codes) <= {0, _NOTHING_CHOSEN} and 0 in codes else EXIT_FAULT

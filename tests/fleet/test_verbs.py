@@ -57,6 +57,10 @@ def _connect(host: Host) -> Agent:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("HOME", str(tmp_path))
+    # Locks of its own: those of the machine are held by whatever else runs there.
+    facts = tmp_path / "facts.json"
+    facts.write_text(json.dumps({"lock_dir": str(tmp_path / "locks")}))
+    monkeypatch.setenv("STOKER_HOST_FACTS", str(facts))
     folder = ProjectFolder(tmp_path / "project")
     for number, name in enumerate(("one", "two")):
         text = PROFILE.replace("NAME", name).replace("PORT", str(18880 + number))
