@@ -182,6 +182,7 @@ def _healthy(port: int) -> bool:
 
 
 def test_a_server_by_hand_is_seen_measured_and_ended(site: Site, by_hand: subprocess.Popen[bytes]) -> None:
+    site.project.write("inventory/host_vars/box.yml", "stoker_profiles: [plain]\n")
     found = {server["pid"]: server for server in servers(site)}
     server = found[by_hand.pid]
     assert (server["engine"], server["port"], server["launch"]) == ("vllm", site.port, None)
