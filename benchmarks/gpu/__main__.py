@@ -88,8 +88,9 @@ def _versions(run: Run) -> list[tuple[str, str]]:
 def _hidden(work: Path) -> dict[str, str]:
     """What names this machine."""
     source = str(Path(__file__).resolve().parents[2])
-    names = {socket.gethostname(): "gpu-host", platform.node(): "gpu-host"}
-    return {str(work): "$WORK", source: "$STOKER", sys.prefix: "$PYTHON", sys.base_prefix: "$PYTHON", **names}
+    places = {sys.prefix: "$PYTHON", sys.base_prefix: "$PYTHON", source: "$STOKER", str(work): "$WORK"}
+    known = {path: name for path, name in places.items() if path not in ("/usr", "/usr/local")}
+    return {**known, socket.gethostname(): "gpu-host", platform.node(): "gpu-host"}
 
 
 if __name__ == "__main__":

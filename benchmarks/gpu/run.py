@@ -67,7 +67,7 @@ class Run:
             code, out = done.returncode, done.stdout
         except subprocess.TimeoutExpired as error:
             code, out = -1, f"{error.stdout!r}\nnot done within {_INV_S:.0f} s"
-        if show:
+        if show or code != expect:
             self.report.ran("inv " + shlex.join(words), out, time.monotonic() - begin, code)
         if code != expect:
             self.report.check(f"inv {words[0]} ends with {expect} (it ended with {code})", False)

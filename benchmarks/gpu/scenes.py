@@ -146,7 +146,7 @@ def loaded(run: Run) -> None:
 def stopped(run: Run) -> None:
     """Stopped: the GPU is free."""
     run.inv("logs", "--host", run.stage.host, "--lines", "15")
-    run.inv("stop", "--host", run.stage.host)
+    run.inv("stop", "--host", run.stage.host, "--profile", "tuned")
     after = run.memory()
     if after is not None:
         run.report.check(f"GPU 0 is back at its idle level ({after} MiB)", after < _NEAR_MIB)

@@ -17,8 +17,8 @@ PROMPT = "Count to ten: one, two, three,"
 TOKENS = 8
 ENOUGH_TOKENS = 2
 _ANSWER_S = 30.0
-# There is no list, or making it fails: ``transformers serve`` without a cache of models answers 500.
-_NO_LIST = (404, 405, 500, 501)
+# There is no list, or making it fails.
+NO_LIST = (404, 405, 500, 501)
 
 
 class NotYetError(Exception):
@@ -82,8 +82,7 @@ def find_model(server: Server, served: Iterable[str], poll: Poll) -> Tuple[str, 
 
     Returns:
         The id, and whether the server lists it. One that cannot list its models, or lists none, may load a
-        model
-        when it is asked for: then the plan's first, and the answer has to name it.
+        model when it is asked for: then the plan's first, and the answer has to name it.
 
     Raises:
         NotYetError: It does not answer.
@@ -98,8 +97,10 @@ def find_model(server: Server, served: Iterable[str], poll: Poll) -> Tuple[str, 
 
 
 def _listed(server: Server, poll: Poll) -> List[str]:
+    if not server.engine.get("lists_model", True):
+        return []
     answer = _ask(server, MODELS_PATH, poll)
-    if answer.status in _NO_LIST:
+    if answer.status in NO_LIST:
         return []
     data = _json(_passed(answer, MODELS_PATH))
     rows = data.get("data") if isinstance(data, dict) else None

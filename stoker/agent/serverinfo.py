@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from . import http
 from .context import Context
-from .gate import MODELS_PATH, same_model
+from .gate import MODELS_PATH, NO_LIST, same_model
 from .subject import Subject
 from .variables import is_credential
 
@@ -25,7 +25,8 @@ class Server(NamedTuple):
 
     Args:
         args: Its arguments; empty where it does not tell.
-        model: The id that it serves; empty where unknown.
+        model: The id that it serves: of its list, or, where it has none, what it was launched for; empty
+            where unknown.
         simulated: Whether it says that it only pretends.
         status: What it answers when asked for its models; 0: nothing.
         unread: Why something is missing.
@@ -56,17 +57,34 @@ def ask(ctx: Context, found: Subject) -> Server:
         unread = []
     elif not found.engine["info_paths"]:
         unread = ["arguments as the server reports them: %s does not tell" % found.engine["name"]]
-    models, why, status = _json(ctx, found, MODELS_PATH)
-    rows = models.get("data") if isinstance(models, dict) else None
-    entries = [row for row in rows or () if isinstance(row, dict) and row.get("id")]
-    if not entries:
-        unread.append("model: GET %s: %s" % (MODELS_PATH, why or "no model is listed"))
+    entries, why, status = _listed(ctx, found)
     row = _chosen(found, entries)
+    model = str(row.get("id", ""))
+    if not entries and status in (200, *NO_LIST):
+        model = _launched_for(found)
+    if not model:
+        unread.append("model: GET %s: %s" % (MODELS_PATH, why or "no model is listed"))
     simulated = args.get("simulated") is True or any(entry.get("simulated") is True for entry in entries)
     told = _told(args)
     if isinstance(row.get("meta"), dict):
         told["model_meta"] = _told(row["meta"])
-    return Server(told, str(row.get("id", "")), simulated, status, unread)
+    return Server(told, model, simulated, status, unread)
+
+
+def _listed(ctx: Context, found: Subject) -> Tuple[List[Dict[str, Any]], str, int]:
+    """(the models that it lists, why there are none, the answer's status)."""
+    if not found.engine.get("lists_model", True):
+        return [], "the list of %s does not tell what it serves" % found.engine["name"], 200
+    models, why, status = _json(ctx, found, MODELS_PATH)
+    rows = models.get("data") if isinstance(models, dict) else None
+    return [row for row in rows or () if isinstance(row, dict) and row.get("id")], why, status
+
+
+def _launched_for(found: Subject) -> str:
+    """The model that Stoker launched it for; empty where somebody else did."""
+    if found.plan:
+        return str(next(iter(found.plan["served_names"]), ""))
+    return str(found.launch.get("model") or "") if found.launch else ""
 
 
 def _chosen(found: Subject, entries: List[Dict[str, Any]]) -> Dict[str, Any]:

@@ -112,6 +112,8 @@ class Engine:
         completion_extra: Fields the engine accepts and a benchmark wants, e.g. ``{"ignore_eos": true}``.
         stream_usage: Whether it takes ``stream_options: {"include_usage": true}``. Where it does not, it
             either sends the usage anyway or the chunks with content are all there is.
+        lists_model: Whether its list of models tells what it serves. Where it does not, the answer to a
+            completion has to name the model.
         info_paths: GET, JSON: what the running server says of itself, first that answers wins.
         metrics: Where it tells its load.
         rewrites: Variables that the engine itself sets in its workers, name to value (``""``: any): no
@@ -140,6 +142,7 @@ class Engine:
     completion_path: str = "/v1/completions"
     completion_extra: dict[str, Any] = field(default_factory=dict)
     stream_usage: bool = True
+    lists_model: bool = True
     info_paths: tuple[str, ...] = ()
     metrics: Metrics = Metrics()
     rewrites: dict[str, str] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 Without a model on its command line it loads at the first request, so health comes long before readiness. It
 answers 422 to a field that it does not know, takes no ``stream_options`` and sends the usage in the last
-chunk anyway.
+chunk anyway. Its list of models is the hub's cache on that host, not what it serves, and without a cache it
+answers 500.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ TRANSFORMERS = Engine(
     ready=r"Application startup complete\.",
     fatal=(common.PORT_IN_USE, *common.PYTHON_ENGINE),
     stream_usage=False,
+    lists_model=False,
     metrics=Metrics(path=""),
     env_prefixes=("TRANSFORMERS_",),
 )

@@ -11,17 +11,18 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stoker import engines
-from stoker.agent import bench, completion, http, load, traffic
+from stoker.agent import bench, completion, http, load, serverinfo, subject, traffic
 from stoker.agent.context import AgentError, Context, Session
 from stoker.lab import realengine, tinymodel
 from stoker.results.record import Subject, build
-from tests.agent.launched import Launched, free_port, listening, plan, until
+from tests.agent.launched import Launched, free_port, listening, plan, serving, until
 from tests.agent.programs_paced import METRICS, PROGRAM, Paced
 
 RUN_ID = "20260101-120000-here-test-0a1b"
@@ -270,6 +271,28 @@ def launched(home: Path, command: list[str], wanted: Mapping[str, Any]) -> Launc
 def paced_plan(port: int, model: str = "ok@100", **fields: Any) -> dict[str, Any]:
     command = ["/usr/bin/env", "python3", str(PROGRAM), "--port", str(port), "--model", model]
     return plan(command, port, served=(model,), **fields) | {"engine": ENGINE}
+
+
+@pytest.mark.parametrize(
+    ("options", "lists"),
+    [
+        (("--model", "none"), True),
+        (("--list-status", "404"), True),
+        (("--list-status", "500"), True),
+        (("--model", "cached"), False),
+    ],
+)
+def test_a_server_of_ours_that_cannot_list_its_model_serves_what_it_was_launched_for(
+    tmp_path: Path, options: tuple[str, ...], lists: bool
+) -> None:
+    """As ``transformers serve``: 500 without a cache of the hub's, else a list of what lies in the cache."""
+    port = free_port()
+    engine = replace(engines.get("openai"), lists_model=lists)
+    wanted = plan(serving("--port", port, *options), port, engine=engine)
+    with launched(tmp_path, wanted["argv"], wanted):
+        ctx = context(tmp_path)
+        found = subject.find(ctx, {"plan": wanted, "engines": [engine.to_wire()]})
+        assert serverinfo.ask(ctx, found).model == "tiny"
 
 
 def test_a_server_of_ours_is_found_by_its_slot_with_its_log_and_script(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stoker import engines
 from stoker.agent import gate, ready, watch
 from stoker.agent.context import AgentError
 from tests.agent.launched import Launched, children, free_port, listening, plan, serving, until
@@ -178,6 +180,14 @@ def test_a_server_without_a_list_of_models_must_name_it_in_its_answer(
 ) -> None:
     """As ``transformers serve`` does, which loads a model when it is asked for."""
     with Launched(tmp_path, plan(serving("--port", port, *options), port)) as server:
+        assert ready.wait(server.ctx, server.params())["model"] == "tiny"
+
+
+def test_a_list_that_does_not_tell_what_is_served_is_not_asked(tmp_path: Path, port: int) -> None:
+    """``transformers serve`` lists what the hub's cache on its host holds."""
+    command = serving("--port", port, "--model", "cached", "--answers-as", "tiny")
+    engine = replace(engines.get("openai"), lists_model=False)
+    with Launched(tmp_path, plan(command, port, engine=engine)) as server:
         assert ready.wait(server.ctx, server.params())["model"] == "tiny"
 
 
