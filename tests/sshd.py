@@ -26,6 +26,8 @@ class SshServer:
         shell: Program that runs each command in place of the account's login shell (``SHELL -c COMMAND``).
         options: Further lines of ``sshd_config``; the first mention of a keyword wins, so these come first.
         authorized: Whether the key in :attr:`key_file` may log in.
+        within: What runs it somewhere else and becomes it, e.g. ``("ip", "netns", "exec", "h1")``.
+        port: To listen on; 0: one that is free here.
 
     Attributes:
         address, port, user: Where and as whom to log in.
@@ -45,6 +47,8 @@ class SshServer:
         shell: str = "",
         options: Sequence[str] = (),
         authorized: bool = True,
+        within: Sequence[str] = (),
+        port: int = 0,
     ) -> None:
         self.folder = folder.resolve()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +63,8 @@ class SshServer:
         keys = self.key_file.with_suffix(".pub").read_text() if authorized else ""
         (self.folder / "authorized_keys").write_text(keys)
         self._lines = list(options) + self._config(env or {}, shell)
-        self.port, self.process = self._start()
+        self._within = list(within)
+        self.port, self.process = self._start(port)
         self.known_hosts.write_text(f"{known_name(address, self.port)} {self.host_key}\n")
 
     def _config(self, env: Mapping[str, str], shell: str) -> list[str]:
@@ -82,17 +87,17 @@ class SshServer:
             lines.append(f'ForceCommand exec {shell} -c "$SSH_ORIGINAL_COMMAND"')
         return lines
 
-    def _start(self) -> tuple[int, subprocess.Popen[bytes]]:
+    def _start(self, wanted: int) -> tuple[int, subprocess.Popen[bytes]]:
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # a server that root starts wants it
         for _ in range(5):
-            port = free_port(self.address)
+            port = wanted or free_port(self.address)
             config = self.folder / "sshd_config"
             config.write_text(
                 "\n".join([f"ListenAddress {self.address}", f"Port {port}", *self._lines]) + "\n"
             )
             process = subprocess.Popen(
-                [SSHD, "-D", "-f", str(config), "-E", str(self.log)],
+                [*self._within, SSHD, "-D", "-f", str(config), "-E", str(self.log)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -125,8 +125,9 @@ def start(ctx: Context, prepared: Prepared) -> Launch:
         "unit": unit,
     }
     try:
-        _write_record(prepared.folder, launch)
+        # In this order: should we be ended in between, what the shim wrote completes the record.
         state.write(os.path.join(prepared.slot_dir, "current"), launch["launch_id"])
+        _write_record(prepared.folder, launch)
     except AgentError:
         _take_back(ctx, launch)
         raise

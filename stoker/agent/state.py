@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import cgroups
 from .context import AgentError
 from .facts import Facts
-from .procs import Process, Snapshot, read_file
+from .procs import Process, Snapshot, alive, read_file
 
 Launch = Dict[str, Any]
 
@@ -42,7 +42,9 @@ def launch_dir(home: str, slot: str, launch_id: str) -> str:
 def current(home: str, slot: str) -> Optional[Launch]:
     """The slot's latest launch as recorded (it may have ended since); None where there is none."""
     launch_id = read_file(os.path.join(slot_dir(home, slot), "current")).decode("utf-8", "replace").strip()
-    return recorded(home, slot, launch_id) if _SAFE_NAME.fullmatch(launch_id) else None
+    if not _SAFE_NAME.fullmatch(launch_id):
+        launch_id = ""
+    return _unnamed(home, slot, launch_id) or (recorded(home, slot, launch_id) if launch_id else None)
 
 
 def recorded(home: str, slot: str, launch_id: str) -> Optional[Launch]:
@@ -160,6 +162,19 @@ def members(snapshot: Snapshot, launch: Launch) -> Tuple[List[Process], str]:
     found.pop(os.getpid(), None)
     how = sorted([*how, "cgroup"], key=_ORDER.index) if cgroups.exists(own) else how
     return list(found.values()), "+".join(how)
+
+
+def _unnamed(home: str, slot: str, named: str) -> Optional[Launch]:
+    """The launch that lives, where whoever launched it was ended before it could name it the current one."""
+    for launch_id in reversed(history(home, slot)):
+        folder = launch_dir(home, slot, launch_id)
+        ended = os.path.exists(os.path.join(folder, "empty"))
+        if launch_id == named or ended or not os.path.exists(os.path.join(folder, "launcher")):
+            continue
+        launch = recorded(home, slot, launch_id)
+        if launch is not None and alive(int(launch["pid"]), int(launch["start"])):
+            return launch
+    return None
 
 
 def write(path: str, text: str, mode: int = 0o600) -> None:

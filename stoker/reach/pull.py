@@ -20,6 +20,7 @@ MAX_BYTES = 8 << 30
 MAX_FILES = 20_000
 _BLOCK = 1 << 20
 _START_S = 30.0
+_AGAIN = "look at the host, then run the command again: what was pulled before is whole"
 _NEXT = "look at that folder on the host; what was pulled before is whole, and running it again goes on"
 
 OnProgress = Callable[[str, int, int], None]
@@ -275,16 +276,14 @@ class _Stream:
         while True:
             said = channel.read(self._agent.silence_s)
             if said is None:
-                raise Unreachable(
-                    "lost", f"nothing came for {self._agent.silence_s:g} s while files were pulled"
-                )
+                raise _lost(f"nothing came for {self._agent.silence_s:g} s")
             stream, data = said
             if stream == "stderr":
                 self._errors = (self._errors + data)[-8192:]
                 continue
             self._buffer += data
             if not data and channel.exit_status(1.0) is None:
-                raise Unreachable("lost", "the connection was lost while files were pulled")
+                raise _lost("the connection was lost")
             return bool(data)
 
     def _progress(self, file: RemoteFile, size: int) -> None:
@@ -300,6 +299,10 @@ class _Stream:
 
     def _failed(self, kind: str, what: str, lines: list[str]) -> HostFailed:
         return HostFailed(what, host=self._agent.host, kind=kind, evidence=lines, next_step=_NEXT)
+
+
+def _lost(why: str) -> Unreachable:
+    return Unreachable("lost", f"{why} while files were pulled", next_step=_AGAIN)
 
 
 def _bad(host: str, what: str) -> HostFailed:
