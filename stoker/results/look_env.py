@@ -152,7 +152,7 @@ def _disagreements(new: Side, base: Side) -> Iterator[Cause]:
         if names.is_ours(name):
             continue
         before, after = _values(name, base), _values(name, new)
-        if before == after:
+        if before == after or (names.is_cosmetic(name) and name in was and name in now):
             continue
         cosmetic = names.is_cosmetic(name) or names.is_session(name) or name == "CUDA_VISIBLE_DEVICES"
         title = f"the workers disagree on {name}" if name in now else f"the workers agree on {name} now"

@@ -99,7 +99,8 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
         place = Site(project, home, port, notes)
         place.note(f"# {request.node.name}, {time.strftime('%Y-%m-%d %H:%M:%S %Z')}")
         yield place
-    left = shared_memory(living(home))
+        place.inv("kill", "--slot", "tiny", "--yes")  # and what it left in shared memory
+        left = shared_memory(living(home))
     end_all_of(home)
     for path in left:
         Path(path).unlink(missing_ok=True)

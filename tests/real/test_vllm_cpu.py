@@ -113,7 +113,7 @@ def test_a_tuned_server_is_proven_measured_killed_hard_replaced_and_explained(si
     assert TUNING in likely, told
 
     kill_hard(core_of(site))
-    eventually(lambda: not _healthy(site.port), "the end of a server without its core", 60)
+    eventually(lambda: not living(site.home), "the end of a server without its core", 60)
     gone = ours(site)
     site.note(f"after SIGKILL of the engine core: {gone['state']}: {gone['why']}")
     assert gone["state"] == "down", gone
@@ -129,7 +129,7 @@ def test_orphans_of_two_workers_are_ended_and_what_their_death_leaves_is_cleaned
     assert first["proof"]["verdict"] == "in-force"
     rest, left = orphaned(site, ours(site))
     assert len(rest) >= 3, rest
-    assert len(left) >= 8, left
+    assert len(left) >= 6, left  # eight where the processor has AVX-512: two more for the workers' all-reduce
 
     second = result(site.inv("restart", "--profile", "two"))
     assert {process["pid"] for process in second["kill"]["ended"]} >= {one["pid"] for one in rest}
@@ -139,7 +139,7 @@ def test_orphans_of_two_workers_are_ended_and_what_their_death_leaves_is_cleaned
     rest, left = orphaned(site, ours(site))
     for process in rest:
         kill_hard(process["pid"])
-    assert len(existing(left)) >= 8, "nothing is left to be cleaned"
+    assert existing(left) == left, "nothing is left to be cleaned"
     killed = result(site.inv("kill", "--profile", "two"))
     assert set(killed["released"]["shm"]) >= left
     assert not existing(left)

@@ -207,6 +207,19 @@ def test_workers_that_have_always_differed_are_no_cause() -> None:
     assert explain(slow(env_differs=ranks), base).causes == ()
 
 
+def test_identities_that_every_worker_draws_anew_are_no_cause() -> None:
+    # As vLLM 0.32's engine core and worker have them.
+    def drawn(core: str, worker: str) -> dict[str, dict[str, str | None]]:
+        buffers = {"1": f"vllm_mm_{core}", "2": f"vllm_mm_{worker}"}
+        return {
+            "VLLM_DIST_IDENT": {"1": None, "2": f"vllm_dist_{worker}"},
+            "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME": buffers,
+        }
+
+    base = record([90.0] * 5, fingerprint=fingerprint(env_differs=drawn("a", "b")))
+    assert explain(slow(env_differs=drawn("c", "d")), base).causes == ()
+
+
 def test_other_variables_are_told_by_name_and_never_by_value() -> None:
     hashed = {**fingerprint()["env_hashed"], "HF_HOME": "dd", "LD_PRELOAD": "ee", "SSH_TTY": "ff"}
     found = causes(env_hashed=hashed)
