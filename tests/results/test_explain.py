@@ -210,7 +210,7 @@ def test_workers_that_have_always_differed_are_no_cause() -> None:
 def test_identities_that_every_worker_draws_anew_are_no_cause() -> None:
     # As vLLM 0.32's engine core and worker have them.
     def drawn(core: str, worker: str) -> dict[str, dict[str, str | None]]:
-        buffers = {"1": f"vllm_mm_{core}", "2": f"vllm_mm_{worker}"}
+        buffers: dict[str, str | None] = {"1": f"vllm_mm_{core}", "2": f"vllm_mm_{worker}"}
         return {
             "VLLM_DIST_IDENT": {"1": None, "2": f"vllm_dist_{worker}"},
             "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME": buffers,
