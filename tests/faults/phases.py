@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.box import SLOT, Box, eventually, lives
+from tests.faults.box import Box, eventually, lives
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,23 @@ def goes_on(box: Box) -> None:
     assert left == {launch["launch_id"]}
 
 
+def _told(command: subprocess.Popen[str], words: str) -> subprocess.Popen[str]:
+    """The command, once it has said so."""
+    assert command.stderr is not None
+    said = []
+    for line in command.stderr:
+        said.append(line)
+        if words in line:
+            return command
+    raise AssertionError(f"{words!r} was never said:\n{''.join(said)}")
+
+
 # Kill: the old server is being ended, the new one not begun.
 
 
 def _killing(box: Box) -> subprocess.Popen[str]:
     box.restart("deaf")
-    command = box.begin("restart", "--profile", "plain", "--json")
-    assert command.stderr is not None
-    for line in command.stderr:
-        if "end  " in line:
-            return command
-    raise AssertionError("nobody was ended")
+    return _told(box.begin("restart", "--profile", "plain", "--json"), "end  ")
 
 
 def _replaced(box: Box) -> None:
@@ -79,17 +85,7 @@ def _launching(box: Box) -> subprocess.Popen[str]:
 
 
 def _waiting(box: Box) -> subprocess.Popen[str]:
-    before = box.current()
-    command = box.begin("restart", "--profile", "slow")
-
-    def waits() -> bool:
-        if box.current() in ("", before):
-            return False
-        record = box.state / "slots" / SLOT / "launches" / box.current() / "launch.json"
-        return '"steps"' in record.read_text()  # what the restart did is written down as its last act
-
-    eventually(waits, "the end of the launch")
-    return command
+    return _told(box.begin("restart", "--profile", "slow", "--json"), "· starting")
 
 
 def _loads_on(box: Box) -> None:
@@ -147,9 +143,9 @@ def _fetches(box: Box) -> None:
     assert pulled.stat().st_size == 1 << 20
 
 
-KILL = Phase("kill", _killing, "restart", _replaced)
-LAUNCH = Phase("launch", _launching, "restart", goes_on)
-WAIT = Phase("wait", _waiting, "wait", _loads_on)
-BENCH = Phase("bench", _measuring, "bench", _serves_on)
+KILL = Phase("kill", _killing, "lost during restart", _replaced)
+LAUNCH = Phase("launch", _launching, "lost during", goes_on)
+WAIT = Phase("wait", _waiting, "lost during wait", _loads_on)
+BENCH = Phase("bench", _measuring, "lost during bench", _serves_on)
 PULL = Phase("pull", _pulling, "files were pulled", _fetches)
 ALL = (KILL, LAUNCH, WAIT, BENCH, PULL)
