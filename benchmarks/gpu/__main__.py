@@ -90,7 +90,9 @@ def _hidden(work: Path) -> dict[str, str]:
     source = str(Path(__file__).resolve().parents[2])
     places = {sys.prefix: "$PYTHON", sys.base_prefix: "$PYTHON", source: "$STOKER", str(work): "$WORK"}
     known = {path: name for path, name in places.items() if path not in ("/usr", "/usr/local")}
-    return {**known, socket.gethostname(): "gpu-host", platform.node(): "gpu-host"}
+    kernel = platform.release()
+    names = {socket.gethostname(): "gpu-host", platform.node(): "gpu-host", kernel: kernel.partition("-")[0]}
+    return {**known, **names}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
-_KERNEL_BUILD = re.compile(r"\b(\d+\.\d+\.\d+)-[\w.-]*\b(?=[\"'\s)]|$)")
+_CGROUP = re.compile(r"/sys/fs/cgroup/\S*?/stoker-")
 _SPACE_AT_END = re.compile(r"[ \t]+$", re.MULTILINE)
 _LONG = 12_000  # characters of one command's output
 
@@ -63,11 +63,15 @@ class Report:
         rows = "\n".join(f"| {name} | {self._clean(value)} |" for name, value in versions)
         failed = "\n".join(f"- {what}" for what in self.failed())
         count = f"{len(self.checks) - len(self.failed())} of {len(self.checks)} checks hold."
-        head = [f"# {heading}", f"| | |\n|---|---|\n{rows}", f"{count}\n{failed}".strip()]
+        how = (
+            "Written by `python3 -m benchmarks.gpu`, which runs every command shown here. `$WORK`, `$PYTHON` "
+        )
+        how += "and `<uuid>` stand for what names the machine."
+        head = [f"# {heading}", how, f"| | |\n|---|---|\n{rows}", f"{count}\n{failed}".strip()]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_SPACE_AT_END.sub("", "\n\n".join([*head, *self.parts])) + "\n", encoding="utf-8")
 
     def _clean(self, text: str) -> str:
         for secret in sorted(filter(None, self.hidden), key=len, reverse=True):
             text = text.replace(secret, self.hidden[secret])
-        return _KERNEL_BUILD.sub(r"\1", _UUID.sub("<uuid>", text))
+        return _CGROUP.sub("/sys/fs/cgroup/…/stoker-", _UUID.sub("<uuid>", text))

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.gpu.run import Run
 from benchmarks.gpu.stage import LOST
+from stoker.errors import EXIT_REGRESSED
 
 _NEAR_MIB = 64  # what a GPU's idle level may differ by
 
@@ -70,11 +71,11 @@ def debug(run: Run) -> None:
     """A restart with a debugging variable left in: measured, and explained."""
     run.report.text("`CUDA_LAUNCH_BLOCKING=1` makes each kernel launch wait for the GPU.")
     run.restart("debug")
-    _explained(run, "CUDA_LAUNCH_BLOCKING")
+    _explained(run, "CUDA_LAUNCH_BLOCKING", expect=EXIT_REGRESSED if run.gpu else 0)
 
 
-def _explained(run: Run, name: str) -> None:
-    judged = run.inv("bench", "--host", run.stage.host, "--json", show=False)
+def _explained(run: Run, name: str, expect: int = 0) -> None:
+    judged = run.inv("bench", "--host", run.stage.host, "--json", expect=expect, show=False)
     data = judged.data
     run.report.text(f"`inv bench`: {data.get('tok_s')} tok/s, {data.get('verdict')} ({data.get('line')})")
     told = run.inv("explain", "--host", run.stage.host)

@@ -90,6 +90,15 @@ def test_processes_whose_names_hold_commas(ask: Ask) -> None:
     ]
 
 
+def test_a_process_that_was_just_killed_is_a_row_without_a_name(ask: Ask) -> None:
+    """An H200 right after ``kill -9`` of a launcher, its workers still alive."""
+    apps = f"{UUID}, 988, engine::worker_0, 8810\n{UUID}, 986, [No data], 2430\n"
+    assert ask(FAKE_APPS=apps).processes == [
+        GpuProcess(UUID, 988, "engine::worker_0", 8810),
+        GpuProcess(UUID, 986, "[No data]", 2430),
+    ]
+
+
 def test_a_name_that_pretends_to_be_a_row_is_one_row_of_its_own(ask: Ask) -> None:
     found = ask(FAKE_APPS=f"{UUID}, 1, evil, 4242, name, 3\nevil, 4242, name, 3\n").processes
     assert found == [GpuProcess(UUID, 1, "evil, 4242, name", 3)]
