@@ -109,8 +109,7 @@ def meant(project: Project, verb: Verb, host: Host, args: Mapping[str, Any]) -> 
         after the other, and where only the host can tell.
 
     Raises:
-        InputError: Two profiles for one slot, an unknown one; or a verb that changes one server and does not
-            know which.
+        InputError: Two profiles for one slot, an unknown one; or a verb that launches and does not know what.
     """
     if "profile" not in args:
         return ()
@@ -125,9 +124,8 @@ def meant(project: Project, verb: Verb, host: Host, args: Mapping[str, Any]) -> 
             project.plan(name, host, secrets=verb.wants_secrets)
         return ()
     found = plans(project, host, args["profile"], args.get("slot"), secrets=verb.wants_secrets)
-    # To launch takes a whole profile; to end something, its slot is enough.
-    is_known = bool(found) or (bool(args.get("slot")) and not verb.wants_secrets)
-    if verb.runs == "server" and verb.changes and not is_known:
+    # To launch takes a whole profile; what is only ended may be the one that runs, which the host knows.
+    if verb.runs == "server" and verb.changes and verb.wants_secrets and not found:
         raise _unnamed(host)
     return found
 

@@ -117,14 +117,14 @@ def test_a_matrix_under_check_only_asks(project: Project) -> None:
         ("restart", {}, False),
         ("restart", {"slot": "one"}, False),  # to launch takes a whole profile
         ("restart", {"profile": ["one"]}, True),
-        ("stop", {}, False),
+        ("stop", {}, True),  # the only one that runs, which the host knows
         ("stop", {"slot": "one"}, True),
         ("kill", {}, True),
         ("wait", {}, True),  # the host can tell
         ("bench", {}, True),
     ],
 )
-def test_a_verb_that_changes_a_server_knows_which_before_it_connects(
+def test_a_verb_that_launches_knows_what_before_it_connects(
     project: Project, name: str, args: dict[str, Any], known: bool
 ) -> None:
     host = Host("a", {}, (), "")
