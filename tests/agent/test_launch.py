@@ -368,7 +368,7 @@ class Wire:
     """A controller that speaks to an agent of its own process."""
 
     def __init__(self, host: Host) -> None:
-        code = "from stoker.agent.main import main; main(0, 1, 'zoo')"
+        code = "from stoker.agent.main import main; main(0, 1, 'zoo', 45.0)"
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             env=host.env,
@@ -395,7 +395,9 @@ class Wire:
         data = b""
         while len(data) < size:
             assert select.select([self.process.stdout], [], [], 20)[0], "the agent is silent"
-            data += os.read(self.process.stdout.fileno(), size - len(data))
+            more = os.read(self.process.stdout.fileno(), size - len(data))
+            assert more, "the agent has ended"
+            data += more
         return data
 
     def until(self, step: str) -> None:
