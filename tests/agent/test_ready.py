@@ -333,8 +333,11 @@ def test_a_cancel_ends_a_wait_that_hangs_in_a_completion(tmp_path: Path, port: i
 
 def test_without_a_launch_there_is_nothing_to_wait_for(tmp_path: Path, port: int) -> None:
     with Launched(tmp_path, plan(serving("--port", port), port)) as server:
-        (server.folder.parent.parent / "current").unlink()
-        wait_fails(server, "no-server")
+        params = server.params()
+        params["plan"] = {**params["plan"], "slot": "another"}
+        with pytest.raises(AgentError) as caught:
+            ready.wait(server.ctx, params)
+        assert caught.value.kind == "no-server"
 
 
 def test_a_server_that_has_been_ready_for_long_is_still_found_ready(tmp_path: Path, port: int) -> None:

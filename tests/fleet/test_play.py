@@ -223,7 +223,7 @@ def _some(kind: str) -> Any:
         ("restart: {profile: '{{ item }}'}\n      loop: [one, nosuch]", 3, "nosuch"),
         ("restart: {profile: '{{ tuning }}'}\n      vars: {tuning: nosuch}", 3, "nosuch"),
         ("start: {profile: [one, same-slot]}", 3, "two profiles for slot"),
-        ("stop:", 3, "no profile is named"),
+        ("start:", 3, "no profile is named"),
         ("restart: {profile: nosuch}\n      when: inventory_hostname == 'b'", 3, "nosuch"),
     ],
 )
