@@ -19,7 +19,8 @@ _WORDS = (
     "pebble pepper pine prairie quarry quartz raven ribbon river saffron sierra silver slate summit "
     "thicket timber topaz tundra velvet violet"
 )
-_PROMPT_WORDS = 24
+# Short: it is the decoding that is measured, and a prompt of many tokens would hide it.
+_PROMPT_WORDS = 4
 _CLIENT_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 
 
@@ -55,7 +56,7 @@ def prompt(seed: str, index: int) -> str:
     dice = random.Random("%s/%d" % (seed, index))
     known = _WORDS.split()
     words = [dice.choice(known) for _ in range(_PROMPT_WORDS)]
-    return "%08x %s. Tell a long story about these words." % (dice.getrandbits(32), " ".join(words))
+    return "%08x %s." % (dice.getrandbits(32), " ".join(words))
 
 
 class Stream:

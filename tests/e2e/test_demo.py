@@ -41,17 +41,6 @@ def test_the_demo_tells_the_story_in_time(tmp_path: Path) -> None:
     assert not _of_the_lab(tmp_path), "the demo left processes behind"
 
 
-@pytest.mark.alone
-@pytest.mark.engine
-@pytest.mark.timeout(240)
-def test_the_demo_tells_a_true_story_with_a_real_engine(tmp_path: Path) -> None:
-    folder = ProjectFolder(tmp_path / "project")
-    ended = folder.inv("demo", "--engine", "llamacpp", timeout_s=220)
-    assert ended.code == 0, ended.text
-    assert "LLAMA_ARG_N_PARALLEL is gone" in ended.out
-    assert "simulated" not in ended.out.replace("node174 has restarted (simulated)", "")
-
-
 def test_the_pages_made_from_the_code_are_current() -> None:
     for name, text in reference.pages().items():
         assert (ROOT / "docs" / name).read_text() == text, f"docs/{name}: run inv dev.docs"
