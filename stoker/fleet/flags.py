@@ -74,6 +74,8 @@ class Flag:
             return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
         if isinstance(value, list | tuple | dict):
             raise InputError(f"one value is expected, not {type(value).__name__}", where=where)
+        if str(value) == "":  # an unset variable of a script must not mean "everything"
+            raise InputError("is empty", where=where, next_step="name one, or leave it out")
         if self.kind == "regex":
             _check_regex(str(value), where)
         elif self.kind == "since":

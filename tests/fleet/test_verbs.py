@@ -13,7 +13,7 @@ from stoker.config import settings
 from stoker.config.inventory import Host
 from stoker.errors import HostFailed, InputError
 from stoker.fleet import daily, life, matrix, servers
-from stoker.fleet.flags import command_line
+from stoker.fleet.flags import command_line, parse_all
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.project import Project
 from stoker.fleet.session import Session, target_of
@@ -281,3 +281,9 @@ def test_nothing_there_is_nothing_to_pull_and_a_file_is_no_folder(project: Proje
         _do(project, VERBS["fetch"], Heard({}), path=str(tmp_path / "no"))
     (outcome,) = _do(project, VERBS["fetch"], Heard({}), path=str(file.parent))
     assert outcome.summary == "1 file in results/fetched-a, 0 new records"
+
+
+@pytest.mark.parametrize("name", ["match", "slot"])
+def test_an_empty_word_does_not_mean_the_whole_host(name: str) -> None:
+    with pytest.raises(InputError, match="empty"):
+        parse_all(VERBS["kill"].flags, {name: ""})
