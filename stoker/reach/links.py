@@ -104,8 +104,6 @@ class Links:
     def __init__(self, known_hosts: KnownHosts, keys: Keyring) -> None:
         self._known_hosts = known_hosts
         self._keys = keys
-        # Nothing of Fabric's own files and variables: the project and ssh_config have said it all.
-        self._config = Config(lazy=True, ssh_config=paramiko.SSHConfig())
         self._lock = threading.Lock()
         self._gateways: dict[Hop, _Shared] = {}
 
@@ -153,7 +151,9 @@ class Links:
             hop.address,
             user=hop.user,
             port=hop.port,
-            config=self._config,
+            # Nothing of Fabric's own files and variables: the project and ssh_config have said it all. One for
+            # each connection: making one merges its config anew, which is empty meanwhile for other threads.
+            config=Config(lazy=True, ssh_config=paramiko.SSHConfig()),
             gateway=False,
             forward_agent=False,
             connect_kwargs={
