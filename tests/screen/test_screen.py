@@ -6,6 +6,8 @@ import io
 import os
 import subprocess
 import sys
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -101,3 +103,56 @@ def test_what_is_copied_stays_on_one_line() -> None:
     run = "20260101-120000-node174-nccl-tuned-0a1b"
     screen.table(("run!", "host", "profile"), [(run, "node174.example.org", "a-long-profile-name")])
     assert any(run in line for line in out.getvalue().splitlines())
+
+
+def shown_of(*events: tuple[str, str, str]) -> list[str]:
+    """What a board shows of pieces of output: (host, stream, text) each."""
+    told = io.StringIO()
+    with Board(Console(file=told, width=200, soft_wrap=True), 2) as board:
+        for host, stream, text in events:
+            board.event(host, {"type": "output", "stream": stream, "text": text})
+    return told.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
+def test_output_is_shown_in_its_own_lines_wherever_reads_meet(size: int) -> None:
+    text = "one\r\ntwo \x1b[31mred\x1b[0m\n\n 10%\r 20%\r\r 30%\rdone\nlast"
+    pieces = [("h1", "stdout", text[at : at + size]) for at in range(0, len(text), size)]
+    assert shown_of(*pieces) == ["h1  one", "h1  two red", "h1  ", "h1  done", "h1  last"]
+
+
+def test_output_of_two_hosts_and_streams_is_not_mixed_within_a_line() -> None:
+    shown = shown_of(
+        ("h1", "stdout", "a"), ("h2", "stdout", "b"), ("h1", "stderr", "c"), ("h1", "stdout", "d\n")
+    )
+    assert sorted(shown) == ["h1  ad", "h1  c", "h2  b"]
+
+
+def test_a_giant_line_is_cut_with_a_mark_and_what_follows_is_whole() -> None:
+    shown = shown_of(*[("h1", "stdout", "x" * 9000)] * 50, ("h1", "stdout", "y\nnext\n"))
+    assert [len(line) for line in shown] == [4 + 20_000, 4 + 4]
+    assert shown[0].endswith("x…")
+
+
+def test_an_unfinished_line_is_shown_while_the_command_waits() -> None:
+    seen = threading.Event()
+
+    class Told(io.StringIO):
+        def write(self, text: str) -> int:
+            if "Password:" in text:
+                seen.set()
+            return super().write(text)
+
+    told = Told()
+    with Board(Console(file=told, width=200), 2) as board:
+        board.event("h1", {"type": "output", "stream": "stdout", "text": "Password:"})
+        assert seen.wait(20)
+        board.event("h1", {"type": "output", "stream": "stdout", "text": "\nok\n"})
+    assert told.getvalue().splitlines() == ["h1  Password:", "h1  ok"]
+
+
+def test_much_output_in_small_pieces_takes_time_in_proportion() -> None:
+    pieces = [("h1", "stdout", f"{number}\n{number}") for number in range(20_000)]
+    begin = time.process_time()
+    assert len(shown_of(*pieces)) == 20_001
+    assert time.process_time() - begin < 30

@@ -1,0 +1,61 @@
+"""A table that is kept current while hosts tell how they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from stoker.screen.board import Board
+from stoker.screen.shapes import DIM, Draw, line_of, table_of
+
+if TYPE_CHECKING:
+    from stoker.screen.terminal import Screen
+
+
+class LiveSheet(Board):
+    """A board that is one table, kept current; see :meth:`Screen.live`."""
+
+    def __init__(self, screen: Screen, hosts: Sequence[str], event: str, draw: Draw) -> None:
+        super().__init__(screen.console, max((len(host) for host in hosts), default=0))
+        self._screen = screen
+        self._hosts = set(hosts)
+        self._event = event
+        self._draw = draw
+        self._seen: dict[str, dict[str, Any]] = {}
+        self._fresh: set[str] = set()
+        self._live = Live(self._render(), console=screen.console, auto_refresh=False, screen=False)
+
+    def __enter__(self) -> LiveSheet:
+        if self._console.is_interactive:
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_interactive:
+            self._live.stop()
+
+    def event(self, host: str, event: dict[str, Any]) -> None:
+        """Draw anew where it is what counts."""
+        if event.get("type") != self._event:
+            return
+        with self._lock:
+            self._seen[host] = event
+            self._fresh.add(host)
+            if self._console.is_interactive:
+                self._live.update(self._render(), refresh=True)
+            elif self._fresh >= self._hosts:
+                self._fresh.clear()
+                self._screen.sheet(self._draw(self._seen))
+
+    def line(self, host: str, *parts: str | tuple[str, str]) -> None:
+        """What a host has to say stands in the table."""
+
+    def _render(self) -> Group:
+        sheet = self._draw(self._seen)
+        now = Text(time.strftime("%H:%M:%S  (Ctrl-C ends it)"), style=DIM)
+        return Group(table_of(sheet.columns, sheet.rows), *(line_of([line]) for line in sheet.lines), now)

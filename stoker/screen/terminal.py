@@ -1,0 +1,132 @@
+"""The terminal of one command: lines, tables, errors."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from stoker.errors import ConfigError, StokerError
+from stoker.screen.board import Board
+from stoker.screen.livesheet import LiveSheet
+from stoker.screen.shapes import BAD, DIM, Draw, Sheet, line_of, table_of
+from stoker.screen.words import clean_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_PLAIN = "stoker-plain"  # the name of what follows, for Python's codecs
+_SIGNS = str.maketrans("✓✗·→×…│⏎–−±", "+x.>x~| --~")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """What stands for signs that a terminal's encoding lacks, one for one: no output ends a command."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_SIGNS)
+    return "".join(sign if sign.isascii() else "?" for sign in text), error.end
+
+
+class Screen:
+    """The terminal of one command.
+
+    Args:
+        json: One JSON document goes to stdout, so everything for people goes to stderr.
+    """
+
+    def __init__(self, *, json: bool = False) -> None:
+        self.json = json
+        codecs.register_error(_PLAIN, _plain)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+                stream.reconfigure(errors=_PLAIN)
+        file = sys.stderr if json else sys.stdout
+        # Rich falls back to 80 columns without a terminal and would cut what a log file should hold whole.
+        self.console = Console(file=file, highlight=False, soft_wrap=not file.isatty())
+        self.errors = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+    def say(self, *parts: str | tuple[str, str]) -> None:
+        """One line; a part is text or (text, style). Cleaned, and nothing is read as markup."""
+        self.console.print(line_of(parts))
+
+    def text(self, text: str) -> None:
+        """A text of several lines, as it is."""
+        for line in text.removesuffix("\n").split("\n"):
+            self.say(line)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
+        """A table that fits the terminal.
+
+        Args:
+            columns: Headings; one that ends with ``>`` is right-aligned, one with ``!`` is never broken.
+            rows: Cells: text, or (text, style).
+            title: Above the table; none when empty.
+        """
+        self.console.print(table_of(columns, rows, title))
+
+    def sheet(self, sheet: Sheet) -> None:
+        """A table with what is to be said below it."""
+        self.table(sheet.columns, sheet.rows)
+        for line in sheet.lines:
+            self.say(line)
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal, or those that stand for one."""
+        return self.console.width
+
+    @contextmanager
+    def live(self, hosts: Sequence[str], event: str, draw: Draw) -> Iterator[LiveSheet]:
+        """A table that is drawn anew as hosts tell something; without a terminal a new one each round.
+
+        Args:
+            hosts: Their names.
+            event: The type of the events that count.
+            draw: Makes the sheet out of the latest such event of each host.
+        """
+        with LiveSheet(self, hosts, event, draw) as board:
+            yield board
+
+    def error(self, error: StokerError, word: tuple[str, str] | None = None) -> None:
+        """An error with its place, the last evidence and the next step, on stderr.
+
+        Args:
+            error: What is wrong.
+            word: In place of ``error``, with its style.
+        """
+        if isinstance(error, ConfigError):
+            for problem in error.problems:
+                self.errors.print(line_of([("error ", BAD), str(problem)]))
+            return
+        place = f"{error.where}: " if error.where else ""
+        self.errors.print(line_of([word or ("error ", BAD), (place, "bold"), error.what]))
+        self.evidence(error.evidence, self.errors)
+        if error.next_step:
+            self.errors.print(line_of([("  next: ", "cyan"), error.next_step]))
+
+    def trace(self, text: str) -> None:
+        """A traceback, on stderr; what a host said may stand in it."""
+        for line in text.removesuffix("\n").split("\n"):
+            self.errors.print(line_of([line]))
+
+    def evidence(self, lines: Sequence[str], console: Console | None = None) -> None:
+        """The last lines of a log or output, marked as quoted."""
+        for line in lines[-12:]:
+            (console or self.console).print(line_of([("  │ ", DIM), (clean_line(line, 300), DIM)]))
+
+    @contextmanager
+    def board(self, hosts: Sequence[str]) -> Iterator[Board]:
+        """Live lines of what happens on hosts; a bar each where a terminal is looked at.
+
+        Args:
+            hosts: Names, for the width of the first column.
+        """
+        board = Board(self.console, max((len(h) for h in hosts), default=0))
+        with board:
+            yield board
