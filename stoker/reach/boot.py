@@ -12,6 +12,7 @@ import functools
 import json
 import secrets
 import shlex
+import threading
 import zlib
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -113,9 +114,20 @@ _FIND = (
 )
 
 
-@functools.cache
+_packing = threading.Lock()
+
+
 def payload(silence_s: float) -> tuple[bytes, bytes]:
-    """(how to import with the modules' index, the modules): the same for every host."""
+    """(how to import with the modules' index, the modules): the same for every host.
+
+    A cache alone does not keep fifty threads that start together from each doing the work.
+    """
+    with _packing:
+        return _packed(silence_s)
+
+
+@functools.cache
+def _packed(silence_s: float) -> tuple[bytes, bytes]:
     sources = {"stoker": "", "stoker.agent": ""}
     for file in files(stoker).joinpath("agent").iterdir():
         if file.name.endswith(".py") and file.name != "__init__.py":

@@ -151,8 +151,8 @@ class Links:
             hop.address,
             user=hop.user,
             port=hop.port,
-            # Nothing of Fabric's own files and variables: the project and ssh_config have said it all. One for
-            # each connection: making one merges its config anew, which is empty meanwhile for other threads.
+            # Nothing of Fabric's own files and variables: the project and ssh_config have said it all. Each
+            # connection has its own: making one merges its config, empty meanwhile for other threads.
             config=Config(lazy=True, ssh_config=paramiko.SSHConfig()),
             gateway=False,
             forward_agent=False,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from stoker.errors import HostFailed
+from stoker.reach import boot
 from stoker.reach.boot import Booting
 from stoker.reach.client import Reach
 from stoker.reach.target import Target
@@ -172,3 +175,15 @@ def test_login_environment_is_the_login_s_and_not_what_python_adds(tmp_path: Pat
     assert "NCCL_PROTO=LL" in shown
     assert "ODD=a b $c" in shown
     assert not any(line.startswith("LC_CTYPE=") for line in shown)
+
+
+def test_threads_that_start_together_pack_the_agent_once() -> None:
+    begin = threading.Barrier(8)
+
+    def pack() -> tuple[bytes, bytes]:
+        begin.wait()
+        return boot.payload(43.21)  # of no other test: nothing is packed for it yet
+
+    with ThreadPoolExecutor(8) as pool:
+        packed = [done.result() for done in [pool.submit(pack) for _ in range(8)]]
+    assert {id(modules) for _, modules in packed} == {id(packed[0][1])}
