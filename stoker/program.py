@@ -1,52 +1,24 @@
-"""The console script ``stoker``: in a project the same as ``inv``, elsewhere the bundled commands."""
+"""Where the console script ``stoker`` begins."""
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
+from typing import NoReturn
 
-from invoke.collection import Collection
-from invoke.config import Config
-from invoke.exceptions import CollectionNotFound
-from invoke.loader import FilesystemLoader
-from invoke.program import Program
-
-from stoker import __version__
-from stoker.tasks.command import EXIT_BROKEN_PIPE, nobody_reads
-
-
-class StokerProgram(Program):
-    """Invoke's program, which falls back on the bundled commands where no ``tasks.py`` is found."""
-
-    def load_collection(self) -> None:
-        """Load the project's ``tasks.py``, else the bundled commands rooted in the current folder."""
-        name = self.args.collection.value or self.config.tasks.collection_name
-        start = self.args["search-root"].value
-        try:
-            FilesystemLoader(config=self.config, start=start).find(name)
-        except CollectionNotFound:
-            from stoker.tasks import bundled
-
-            self.collection: Collection = bundled()
-        else:
-            super().load_collection()
+from stoker.errors import EXIT_INTERRUPTED
 
 
 def main() -> None:
     """Run a command line; leaves through ``SystemExit`` with the documented code."""
-    try:
-        StokerProgram(name="stoker", binary="stoker", version=__version__, config_class=_Config).run()
-    except BrokenPipeError:
-        nobody_reads()
-        sys.exit(EXIT_BROKEN_PIPE)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell said nohup
+        signal.signal(signal.SIGINT, _leave)
+    from stoker.tasks import console  # most of a start is imports, and Ctrl-C ends them without a word
+
+    console.main()
 
 
-class _Config(Config):
-    """Invoke's configuration with deduplication off: ``stoker bench bench`` measures twice, as typed."""
-
-    @staticmethod
-    def global_defaults() -> dict[str, object]:
-        """Invoke's own defaults, less task deduplication."""
-        defaults: dict[str, object] = Config.global_defaults()
-        tasks = defaults["tasks"]
-        assert isinstance(tasks, dict)  # noqa: S101 - Invoke's own structure; a change there must be seen at once
-        return {**defaults, "tasks": {**tasks, "dedupe": False}}
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End without a word: no command has begun yet."""
+    sys.exit(EXIT_INTERRUPTED)

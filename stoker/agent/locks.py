@@ -31,7 +31,7 @@ _PATIENCE_S = 0.1
 
 def slot_lock(home: str, slot: str) -> str:
     """Name of a slot's lock: another home's slot of that name is another slot."""
-    return f"slot-{hashlib.sha256(os.path.realpath(home).encode()).hexdigest()[:8]}-{slot}"
+    return f"slot-{hashlib.sha256(os.fsencode(os.path.realpath(home))).hexdigest()[:8]}-{slot}"
 
 
 def gpu_lock(gpu: str) -> str:

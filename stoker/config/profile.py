@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker.config import profile_kinds as kinds
+from stoker.config import names, yamlfile
 from stoker.config import profile_parts as parts
-from stoker.config import yamlfile
 from stoker.config.profile_kinds import SecretRef
 from stoker.config.profile_model import Mistake, Profile, flag_of, read
 from stoker.config.profile_parts import Part, Reader
@@ -42,7 +41,7 @@ class Library:
 
     def names(self) -> tuple[str, ...]:
         """The names of all profiles."""
-        return tuple(sorted(name for name in self._files() if kinds.is_name(name)))
+        return tuple(sorted(name for name in self._files() if names.is_name(name)))
 
     def sources(self, name: str) -> tuple[Path, ...]:
         """The files that a profile comes from, what it extends first.

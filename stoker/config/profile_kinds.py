@@ -14,9 +14,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 
 from stoker import benchmarks
+from stoker.config import names
 from stoker.errors import nearest
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARGUMENT = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9._-]*")
 _GPU_UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+")
@@ -61,11 +61,6 @@ class SecretRef:
     place: str = field(default="", compare=False)
 
 
-def is_name(text: str) -> bool:
-    """Whether a text can name a profile or a slot: it becomes part of a path."""
-    return _NAME.fullmatch(text) is not None
-
-
 def text(value: Any) -> str:
     """Any text that a process can be given."""
     if isinstance(value, bool) or not isinstance(value, str | int):
@@ -93,10 +88,8 @@ def line(value: Any) -> str:
 def name(value: Any) -> str:
     """A short name that can stand in a path."""
     written = line(value)
-    if not is_name(written):
-        raise Wrong(
-            f"{written!r} is no name", "up to 64 letters, digits, '.', '_', '-'; a letter or digit first"
-        )
+    if not names.is_name(written):
+        raise Wrong(f"{written!r} is no name", names.HINT)
     return written
 
 

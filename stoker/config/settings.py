@@ -10,6 +10,7 @@ from typing import Any
 from stoker.errors import InputError, nearest
 
 HOST_KEY_POLICIES = ("accept-new", "strict")
+_DIGITS = 15
 
 
 @dataclass(frozen=True)
@@ -111,17 +112,18 @@ def host_key_policy(value: Any, where: str = "") -> str:
     return str(value)
 
 
-def whole(value: Any, where: str, *, least: int = 0, word_for_zero: str = "") -> int:
+def whole(value: Any, where: str, *, least: int = 0, most: int | None = None, word_for_zero: str = "") -> int:
     """A whole number that a person wrote.
 
     Args:
         value: Text or number.
         where: Flag or setting, for the message.
         least: Smallest that is right.
+        most: Largest that is right.
         word_for_zero: A word that means 0.
 
     Raises:
-        InputError: Not a whole number, or too small.
+        InputError: Not a whole number, too small or too large.
     """
     text = str(value).strip()
     if word_for_zero and text == word_for_zero:
@@ -129,8 +131,12 @@ def whole(value: Any, where: str, *, least: int = 0, word_for_zero: str = "") ->
     if isinstance(value, bool) or not text.isascii() or not text.isdigit():
         also = f" or {word_for_zero!r}" if word_for_zero else ""
         raise InputError(f"{value!r} is not a whole number{also}", where=where)
+    if len(text) > _DIGITS:  # Python itself refuses to read thousands of them
+        raise InputError(f"a number of {len(text)} digits is too large", where=where)
     if int(text) < least:
         raise InputError(f"{text} is too small, the least is {least}", where=where)
+    if most is not None and int(text) > most:
+        raise InputError(f"{text} is too large, the most is {most}", where=where)
     return int(text)
 
 

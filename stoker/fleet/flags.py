@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from stoker.config import names
 from stoker.config.settings import number, whole
 from stoker.errors import InputError, nearest
 
-Kind = Literal["text", "list", "flag", "whole", "number", "regex", "since"]
+Kind = Literal["text", "list", "flag", "whole", "number", "regex", "since", "name"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,10 @@ class Flag:
         name: Python name; on a command line ``--`` and dashes for underscores.
         help: One line for ``inv --help``.
         kind: ``text``; ``list`` (may be given several times); ``flag`` (no value); ``whole`` number from
-            ``least``; ``number`` above 0; ``regex``, checked; ``since``, an age or a moment, checked.
+            ``least`` to ``most``; ``number`` above 0; ``regex``, checked; ``since``, an age or a moment,
+            checked; ``name``, which becomes part of a path on the host, checked.
         least: Smallest whole number.
+        most: Largest whole number; None for any.
         word_for_zero: A word that a whole number may be in place of 0.
         positional: On a command line typed without its name, and demanded.
         in_book: Whether a playbook may give it.
@@ -34,6 +37,7 @@ class Flag:
     help: str
     kind: Kind = "text"
     least: int = 0
+    most: int | None = None
     word_for_zero: str = ""
     positional: bool = False
     in_book: bool = True
@@ -65,7 +69,7 @@ class Flag:
         if value is True and self.alone is not None:
             return self.alone
         if self.kind == "whole":
-            return whole(value, where, least=self.least, word_for_zero=self.word_for_zero)
+            return whole(value, where, least=self.least, most=self.most, word_for_zero=self.word_for_zero)
         if self.kind == "number":
             return number(value, where)
         if self.kind == "flag":
@@ -76,6 +80,8 @@ class Flag:
             raise InputError(f"one value is expected, not {type(value).__name__}", where=where)
         if str(value) == "":  # an unset variable of a script must not mean "everything"
             raise InputError("is empty", where=where, next_step="name one, or leave it out")
+        if self.kind == "name" and not names.is_name(str(value)):
+            raise InputError(f"{str(value)!r} is no name", where=where, next_step=names.HINT)
         if self.kind == "regex":
             _check_regex(str(value), where)
         elif self.kind == "since":

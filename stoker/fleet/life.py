@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stoker.plan import LaunchPlan
 
 PROFILE = Flag("profile", "Profile to use; run:RUN-ID is what that run had.", "list")
-SLOT = Flag("slot", "Slot of the server on the host.")
+SLOT = Flag("slot", "Slot of the server on the host.", "name")
 ROLLBACK = Flag("rollback", "Put the previous server back when the new one does not get ready.", "flag")
 FORCE = Flag("force", "End other holders of the GPUs and the port too; use a busy server.", "flag")
 
@@ -268,7 +268,7 @@ VERBS = (
         (
             PROFILE,
             SLOT,
-            Flag("match", "End what this regular expression finds in a command line."),
+            Flag("match", "End what this regular expression finds in a command line.", "regex"),
             FORCE,
             Flag("yes", "Do not ask.", "flag", in_book=False),  # a book is reviewed: nobody is asked
         ),

@@ -164,7 +164,7 @@ VERBS = (
                 "Only lines since then, by their own times: 90s, 10m, 2h, 1d ago, or an ISO time.",
                 "since",
             ),
-            Flag("launch", "An earlier launch, by its id."),
+            Flag("launch", "An earlier launch, by its id.", "name"),
         ),
         logs,
     ),

@@ -27,7 +27,7 @@ BENCH = (
     Flag("tokens", "Tokens of each request.", "whole", least=BOUNDS["tokens"][0]),
     Flag("concurrency", "Requests at once.", "whole", least=BOUNDS["concurrency"][0]),
 )
-PORT = Flag("port", "Port of the server, where somebody started it by hand.", "whole", least=1)
+PORT = Flag("port", "Port of the server, where somebody started it by hand.", "whole", least=1, most=65535)
 MAX_LOSS = Flag("max_loss", "Loss that an ok must rule out, 0..1 (0.10).", "number")
 _SHOWN_CAUSES = 3
 

@@ -6,14 +6,22 @@ works with when it runs.
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from invoke.collection import Collection
+from invoke.config import Config
 from invoke.exceptions import Exit
 
+from stoker import __version__
+from stoker.config import invokefile
 from stoker.config.settings import Settings
-from stoker.errors import EXIT_INPUT
+from stoker.errors import EXIT_INPUT, EXIT_INTERRUPTED, Problem
 
 
 def mount(file: str) -> Collection:
@@ -24,10 +32,16 @@ def mount(file: str) -> Collection:
 
     Returns:
         A collection to name ``ns``; a project may add tasks of its own to it.
+
+    Raises:
+        Exit: A configuration file of Invoke's is wrong, or Ctrl-C.
     """
     root = Path(file).resolve().parent
-    _check_settings_file(root)
-    return _collection(root)
+    try:
+        check_settings_files(root)
+        return _collection(root)
+    except KeyboardInterrupt as error:
+        raise Exit(code=EXIT_INTERRUPTED) from error
 
 
 def bundled() -> Collection:
@@ -46,30 +60,53 @@ def _collection(root: Path) -> Collection:
     ns.add_collection(Collection("lab", *lab.COMMANDS))
     if own.is_own_repository(root):
         ns.add_collection(Collection("dev", *own.COMMANDS))
-    # Invoke reads INVOKE_STOKER_X only for keys that exist; None is "not set", and keeps text as it is.
-    unset = {field.name: None for field in fields(Settings) if field.name != "root"}
-    ns.configure({"stoker_root": str(root), "stoker": unset, "tasks": {"dedupe": False}})
+    ns.configure(_defaults(root))
     return ns
 
 
-def _check_settings_file(root: Path) -> None:
-    """Say plainly what is wrong in ``invoke.yaml`` before Invoke reads it, whose own message is a traceback.
+def _defaults(root: Path) -> dict[str, Any]:
+    """Our part of Invoke's configuration.
+
+    Invoke reads ``INVOKE_STOKER_X`` only for keys that exist; None is "not set", and keeps text as it is.
+    """
+    unset = {field.name: None for field in fields(Settings) if field.name != "root"}
+    return {"stoker_root": str(root), "stoker": unset, "tasks": {"dedupe": False}}
+
+
+def check_settings_files(root: Path | None) -> None:
+    """Say plainly what Invoke could not merge of its configuration files and environment.
+
+    Args:
+        root: The project's folder; None where there is none.
 
     Raises:
-        Exit: It is no YAML mapping.
+        Exit: Something is wrong.
     """
-    path = root / "invoke.yaml"
-    if not path.is_file():
-        return
-    from invoke.vendor import yaml  # the parser that Invoke itself is about to use; ours is not loaded yet
+    files = {
+        Path("/etc/invoke"): "/etc/invoke",
+        Path(os.path.expanduser("~/.invoke")): "~/.invoke",  # noqa: PTH111  (it never fails)
+    }
+    files |= {} if root is None else {root / "invoke": "invoke"}
+    own = _defaults(root or Path())
+    theirs: dict[str, Any] = Config.global_defaults()
+    defaults = {**theirs, **own, "tasks": {**theirs["tasks"], **own["tasks"]}}
+    found = invokefile.problems(files, defaults, os.environ)
+    if found:
+        refuse(found)
 
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))  # type: ignore[no-untyped-call]  # vendored
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"invoke.yaml:{mark.line + 1}" if mark else "invoke.yaml"
-        raise Exit(f"error {place}: {getattr(error, 'problem', None) or error}", code=EXIT_INPUT) from error
-    if data is not None and not isinstance(data, dict):
-        raise Exit("error invoke.yaml:1: a mapping is expected", code=EXIT_INPUT)
-    if data and not isinstance(data.get("stoker") or {}, dict):
-        raise Exit("error invoke.yaml: stoker: must hold a mapping of settings", code=EXIT_INPUT)
+
+def refuse(problems: Sequence[Problem]) -> None:
+    """End before any command has begun, as a command would that was given wrong input.
+
+    Raises:
+        Exit: Always.
+    """
+    if "--json" in sys.argv[1:]:
+        from stoker.errors import ConfigError
+        from stoker.tasks.run import error_data
+
+        name = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        whole = {"stoker": __version__, "command": name, "exit_code": EXIT_INPUT}
+        json.dump({**whole, "error": error_data(ConfigError(problems))}, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    raise Exit("\n".join(f"error {problem}" for problem in problems), code=EXIT_INPUT)

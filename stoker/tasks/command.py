@@ -62,7 +62,10 @@ def command(*flags: Flag, name: str = "") -> Callable[[Body], Command]:
         spelled = name or body.__name__.strip("_").replace("_", "-")
 
         def entry(c: Context, **given: Any) -> None:
-            code = _run(c, spelled, body, flags, given)
+            try:
+                code = _run(c, spelled, body, flags, given)
+            except KeyboardInterrupt:  # while it was still being imported, or already at its end
+                code = EXIT_INTERRUPTED
             if code:
                 raise Exit(code=code)
 

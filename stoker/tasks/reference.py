@@ -62,7 +62,7 @@ def _section(title: str, tasks: Iterable[Command], *, prefix: str = "") -> Itera
 def _table(flags: Iterable[Flag]) -> str:
     """Flags with what they take and what they mean."""
     takes = {"list": "TEXT, repeatable", "flag": "", "whole": "NUMBER", "number": "NUMBER"}
-    takes |= {"text": "TEXT", "regex": "REGEX", "since": "AGE or TIME"}
+    takes |= {"text": "TEXT", "regex": "REGEX", "since": "AGE or TIME", "name": "NAME"}
     rows = [
         f"| `{f.spelled}` | {takes[f.kind]}{'' if f.alone is None else ', or nothing'} "
         f"| {f.help.replace('|', chr(92) + '|')} |"

@@ -187,6 +187,10 @@ def test_slots_of_two_homes_are_two_slots(tmp_path: Path) -> None:
     assert locks.slot_lock(str(tmp_path / "a"), "x") != locks.slot_lock(str(tmp_path / "b"), "x")
 
 
+def test_a_home_need_not_be_utf_8() -> None:
+    assert locks.slot_lock("/home/\udcff", "x") != locks.slot_lock("/home/\udcfe", "x")
+
+
 def test_the_folder_for_locks_is_the_same_for_every_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

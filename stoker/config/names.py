@@ -1,0 +1,13 @@
+"""Names that become part of a path: profiles, slots."""
+
+from __future__ import annotations
+
+import re
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+HINT = "up to 64 letters, digits, '.', '_', '-'; a letter or digit first"
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name a profile or a slot."""
+    return NAME.fullmatch(text) is not None
