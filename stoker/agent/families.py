@@ -8,10 +8,12 @@ from typing import Dict, List, Optional, Tuple
 from .procs import Process, Snapshot
 from .recognise import Recogniser, is_helper
 
-# Programs that take in the children of the dead. (Anything may be PID 1 in a container, also a living owner.)
-_REAPERS = frozenset(
-    ("systemd", "init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "runsvdir", "runit")
-)
+# Programs that take in the children of the dead, and start no server that they are the parent of: services of
+# systemd are told by their unit, those of s6 and runit have a supervisor in between. (Anything may be PID 1
+# in a container, also a living owner.)
+_REAPERS = frozenset(("systemd", "init", "s6-svscan", "runsvdir", "runit", "pause", "conmon"))
+# They start one program, and end when it does: the first of their children is their own.
+_SMALL_INITS = frozenset(("tini", "tini-static", "dumb-init", "docker-init", "catatonit", "my_init"))
 
 
 @dataclass(frozen=True)
@@ -49,17 +51,37 @@ def find(snapshot: Snapshot, recogniser: Recogniser) -> List[Family]:
 def is_orphan(snapshot: Snapshot, process: Process) -> bool:
     """Whether the process that started it is gone.
 
-    A child shares its parent's session unless it leads its own, so a parent of another session has taken it
-    in. Of a leader, only a known reaper as its parent tells; in doubt somebody owns it.
+    A child shares its parent's session unless it leads its own, or its parent has left that session since. Of
+    a leader, only a known reaper as its parent tells; in doubt somebody owns it.
     """
     if process.ppid == 0:
         return False  # started from outside of this container
     parent = snapshot.by_pid.get(process.ppid)
     if parent is None or parent.gone or not snapshot.is_ours(parent):
         return True
+    if process.sid == parent.sid:
+        return False
     if process.sid != process.pid:
-        return parent.sid != process.sid
+        return not _was_in(snapshot, parent, process.sid)
+    if parent.comm in _SMALL_INITS:
+        return process is not min(snapshot.children(parent.pid), key=_by_age, default=process)
     return parent.comm in _REAPERS
+
+
+def _was_in(snapshot: Snapshot, process: Process, sid: int) -> bool:
+    """Whether a process may once have been in a session that it is not in now.
+
+    It is born into a session, and leaves it only to lead one of its own: so it was in none that is younger
+    than itself. The number of a session is its first leader's.
+    """
+    if process.sid != process.pid or process.comm in _REAPERS:
+        return False
+    leader = snapshot.by_pid.get(sid)
+    return sid < process.pid if leader is None else _by_age(leader) < _by_age(process)
+
+
+def _by_age(process: Process) -> Tuple[int, int]:
+    return process.start, process.pid
 
 
 def _root(snapshot: Snapshot, recogniser: Recogniser, process: Process) -> Process:

@@ -198,3 +198,73 @@ def test_the_agent_and_what_it_came_in_by_are_never_ended(host: Host) -> None:
     wire.send(ping=7)
     assert wire.read() == {"pong": 7}
     assert wire.process.poll() is None
+
+
+HOLDS = f"import sys; f = open(sys.argv[1]); {SLEEP}"
+# A parent that leaves its session after it started its program, as daemons do; it still owns it.
+LEAVES = """
+import os, signal, subprocess, sys
+if os.fork():
+    signal.pause()  # it leads the group: whoever is to leave the session may not
+child = subprocess.Popen([sys.executable, "-c", *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
+child.stdout.readline()
+os.setsid()
+print(child.pid, flush=True)
+child.wait()
+"""
+# A small init: its program leads a session, as below dumb-init; then it takes in an orphan that does too.
+SMALL_INIT = """
+import ctypes, subprocess, sys
+libc = ctypes.CDLL(None)
+libc.prctl(15, sys.argv[1].encode(), 0, 0, 0)
+libc.prctl(36, 1, 0, 0, 0)
+code, own, orphan = sys.argv[2:]
+def begin(*argv):
+    python = [sys.executable, "-c", *argv]
+    return subprocess.Popen(python, stdout=subprocess.PIPE, text=True, start_new_session=True)
+child = begin(code, own)
+child.stdout.readline()
+middle = begin(
+    "import subprocess, sys\\n"
+    "child = subprocess.Popen([sys.executable, '-c', *sys.argv[1:]], stdout=-1, start_new_session=True)\\n"
+    "child.stdout.readline(); print(child.pid, flush=True)", code, orphan)
+left = middle.stdout.readline().strip()
+middle.wait()
+print(child.pid, left, flush=True)
+child.wait()
+"""
+
+
+def told(host: Host, code: str, *args: str) -> list[int]:
+    """Run Python code that prints process numbers once all is up."""
+    child = host.spawn([sys.executable, "-c", code, *args])
+    assert child.stdout is not None
+    return [int(word) for word in child.stdout.readline().split()]
+
+
+def test_a_program_whose_living_parent_has_left_its_session_is_in_the_way(host: Host) -> None:
+    host.gpus()
+    (child,) = told(host, LEAVES, HOLDS, host.device(0))
+    found, parent = procs.look(child), procs.look(procs.look(child).ppid)  # type: ignore[union-attr]
+    assert found is not None
+    assert parent is not None
+    assert found.sid not in (found.pid, parent.sid), "it is in the session that its parent has left"
+    error = refused(host, plan=host.plan(gpus=(0,)))
+    assert f"owned by process {parent.pid}" in error.what
+    os.kill(parent.pid, signal.SIGKILL)
+    eventually(lambda: procs.look(child).ppid != parent.pid, "taken in")  # type: ignore[union-attr]
+    assert pids(kill(host, plan=host.plan(gpus=(0,)))) == {child}, "now nobody owns it"
+    assert not lives(child)
+
+
+@pytest.mark.parametrize("name", ["dumb-init", "tini"])
+def test_a_small_init_owns_its_program_and_not_what_it_took_in(host: Host, name: str) -> None:
+    host.gpus()
+    own, orphan = told(host, SMALL_INIT, name, HOLDS, host.device(0), host.device(1))
+    for pid in (own, orphan):
+        assert procs.look(pid).sid == pid, "both lead a session"  # type: ignore[union-attr]
+    assert procs.look(own).ppid == procs.look(orphan).ppid  # type: ignore[union-attr]
+    assert f"({name})" in refused(host, plan=host.plan(gpus=(0,))).what
+    assert pids(kill(host, plan=host.plan(gpus=(1,)))) == {orphan}
+    assert lives(own)
+    assert not lives(orphan)
