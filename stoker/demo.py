@@ -21,7 +21,7 @@ HOST = "node174"
 # engine: the tuned profile, the plain one, and a size of the benchmark that tells quickly and surely
 STORIES = {
     "sglang": ("nccl-tuned", "kimi-k25", ("--tokens", "100")),
-    "llamacpp": ("tiny-tuned", "tiny-plain", ("--tokens", "32", "--concurrency", "32")),
+    "llamacpp": ("tiny-tuned", "tiny-plain", ("--tokens", "128")),
 }
 
 

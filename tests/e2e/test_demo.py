@@ -41,6 +41,19 @@ def test_the_demo_tells_the_story_in_time(tmp_path: Path) -> None:
     assert not _of_the_lab(tmp_path), "the demo left processes behind"
 
 
+@pytest.mark.alone
+@pytest.mark.engine
+@pytest.mark.timeout(180)
+def test_the_demo_tells_a_true_story_with_a_real_engine(tmp_path: Path) -> None:
+    ended = ProjectFolder(tmp_path / "project").inv("demo", "--engine", "llamacpp", timeout_s=150)
+    assert ended.code == 0, ended.text
+    assert "REGRESSED" in ended.out, ended.text
+    explained = ended.out.split("inv explain --host node174\n")[-1]
+    assert re.findall(r"likely +(\S+) is gone", explained) == ["LLAMA_ARG_SPEC_TYPE"]
+    assert not re.findall(r"unlikely +argument", explained), "what differs at each start is no cause"
+    assert not _of_the_lab(tmp_path), "the demo left processes behind"
+
+
 def test_the_pages_made_from_the_code_are_current() -> None:
     for name, text in reference.pages().items():
         assert (ROOT / "docs" / name).read_text() == text, f"docs/{name}: run inv dev.docs"
