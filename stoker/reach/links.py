@@ -49,6 +49,17 @@ _RETRY_S = 0.3
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
+class _Connection(Connection):  # type: ignore[misc]  # Fabric ships no types
+    """Fabric's connection with attributes of its own.
+
+    Fabric's would look each one up among all its names and write it into the config as well, which then
+    merges anew and is empty meanwhile for every other thread; it costs as much as the login.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
 class Link:
     """A logged-in connection to one hop.
 
@@ -104,6 +115,9 @@ class Links:
     def __init__(self, known_hosts: KnownHosts, keys: Keyring) -> None:
         self._known_hosts = known_hosts
         self._keys = keys
+        # Nothing of Fabric's own files and variables: the project and ssh_config have said it all.
+        self._config = Config(lazy=True, ssh_config=paramiko.SSHConfig())
+        self._config._set(_keypath=())  # else each look finds out anew, by an exception, that it has none
         self._lock = threading.Lock()
         self._gateways: dict[Hop, _Shared] = {}
 
@@ -147,13 +161,11 @@ class Links:
     def _connection(self, hop: Hop, below: Any, login_timeout_s: float) -> Connection:
         """Fabric's connection, told everything: what is left out it would look up by itself."""
         patience_s = login_timeout_s + _SLACK_S
-        connection = Connection(
+        connection = _Connection(
             hop.address,
             user=hop.user,
             port=hop.port,
-            # Nothing of Fabric's own files and variables: the project and ssh_config have said it all. Each
-            # connection has its own: making one merges its config, empty meanwhile for other threads.
-            config=Config(lazy=True, ssh_config=paramiko.SSHConfig()),
+            config=self._config,
             gateway=False,
             forward_agent=False,
             connect_kwargs={
