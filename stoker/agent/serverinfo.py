@@ -50,7 +50,7 @@ def ask(ctx: Context, found: Subject) -> Server:
     for path in found.engine["info_paths"]:
         answer, why, _ = _json(ctx, found, path)
         if isinstance(answer, dict):
-            args = answer
+            args = {n: v for n, v in answer.items() if n not in found.engine.get("info_passing", ())}
             break
         unread.append("arguments as the server reports them: GET %s: %s" % (path, why))
     if args:

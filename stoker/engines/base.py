@@ -115,11 +115,14 @@ class Engine:
         lists_model: Whether its list of models tells what it serves. Where it does not, the answer to a
             completion has to name the model.
         info_paths: GET, JSON: what the running server says of itself, first that answers wins.
+        info_passing: Fields of that which the engine makes up anew at each start: no arguments.
         metrics: Where it tells its load.
         rewrites: Variables that the engine itself sets in its workers, name to value (``""``: any): no
             surprise there, and the reason why a profile's own value may not hold.
         env_prefixes: Prefixes of variables the engine reads, besides the general tuning prefixes.
         shm_prefixes: Base-name prefixes of files it leaves in /dev/shm.
+        aliases: Other spellings of its flags, each with the one that a profile uses.
+        repeats: Flags that add up when they are given again; of any other the last one counts.
     """
 
     name: str
@@ -144,10 +147,13 @@ class Engine:
     stream_usage: bool = True
     lists_model: bool = True
     info_paths: tuple[str, ...] = ()
+    info_passing: tuple[str, ...] = ()
     metrics: Metrics = Metrics()
     rewrites: dict[str, str] = field(default_factory=dict)
     env_prefixes: tuple[str, ...] = ()
     shm_prefixes: tuple[str, ...] = ()
+    aliases: dict[str, str] = field(default_factory=dict)
+    repeats: tuple[str, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """The same as JSON types, for the agent."""

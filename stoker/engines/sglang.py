@@ -109,4 +109,17 @@ SGLANG = Engine(
     },
     env_prefixes=("SGLANG_", "SGL_", "FLASHINFER_", "TRTLLM_", "DG_"),
     shm_prefixes=("psm_", "sem.mp-", "nccl-", "sglang_loads_"),
+    aliases={
+        "--model": "--model-path",
+        "--tp": "--tp-size",
+        "--tensor-parallel-size": "--tp-size",
+        "--pp": "--pp-size",
+        "--pipeline-parallel-size": "--pp-size",
+        "--dp": "--dp-size",
+        "--data-parallel-size": "--dp-size",
+        "--ep": "--ep-size",
+        "--expert-parallel-size": "--ep-size",
+        "--context-len": "--context-length",
+        "--speculative-draft-model": "--speculative-draft-model-path",
+    },
 )
