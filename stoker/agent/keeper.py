@@ -9,12 +9,23 @@ from typing import AbstractSet, Optional, Sequence, Tuple
 
 from . import cgroups
 from .descriptors import read_file
+from .families import is_orphan
 from .procs import Process, Snapshot
 from .recognise import invocation, is_never, is_shell
 
-_SUPERVISORS = frozenset(
-    ("supervisord", "circusd", "runsv", "s6-supervise", "supervise", "monit", "pm2", "forever", "honcho")
-)
+# What stops one program of a supervisor, and not the supervisor: it may keep the SSH server too. ``{pid}`` is
+# the program's process, ``{cwd}`` the supervisor's folder, which is the service's.
+_SUPERVISORS = {
+    "supervisord": "supervisorctl stop NAME (supervisorctl status shows which one is process {pid})",
+    "circusd": "circusctl stop NAME (circusctl stats shows which one is process {pid})",
+    "monit": "monit stop NAME (monit status shows which one is process {pid})",
+    "pm2": "pm2 stop NAME (pm2 list shows which one is process {pid})",
+    "runsv": "sv down {cwd}",
+    "s6-supervise": "s6-svc -d {cwd}",
+    "supervise": "svc -d {cwd}",
+    "forever": "kill {supervisor}",
+    "honcho": "kill {supervisor}",
+}
 # Units in which what people start by hand ends up; none of them brings it back.
 _HANDS = re.compile(
     r"(sshd?(@.*)?|user@\d+|cron|crond|atd|docker|containerd|slurmd|getty@.*|serial-getty@.*|init)\.service"
@@ -48,7 +59,7 @@ def find(snapshot: Snapshot, process: Process, mine: AbstractSet[int]) -> Option
     """Who would bring this process back; None where nobody is known.
 
     Args:
-        mine: Pids of the agent and its ancestors: what they keep is our own login.
+        mine: Pids of the agent and its ancestors: of what they keep, what we came in by is our own login.
     """
     return _container(process) or _unit(process) or _parent(snapshot, process, mine)
 
@@ -85,19 +96,34 @@ def unit_of(cgroup: str) -> Optional[Keeper]:
 
 
 def _parent(snapshot: Snapshot, process: Process, mine: AbstractSet[int]) -> Optional[Keeper]:
+    """A supervisor or a loop above it; the first that we have in common is the last that can be one."""
     child = process
     for parent in snapshot.ancestors(process.pid):
-        if parent.pid in mine or parent.pid == 1:
-            return None
-        if {parent.comm, invocation(parent.argv).program} & _SUPERVISORS:
-            return Keeper("supervisor", f"{parent.comm} (process {parent.pid})", f"kill {parent.pid}")
-        if is_shell(parent):
-            if _loops_over(_script(parent), child):
-                return Keeper("loop", f"the shell loop of process {parent.pid}", f"kill {parent.pid}")
-        elif is_never(parent):
+        if is_orphan(snapshot, child):
+            return None  # who has taken it in did not start it
+        stop = next((_SUPERVISORS[n] for n in _called(parent) if n in _SUPERVISORS), "")
+        if stop and _started(parent, child):
+            how = stop.format(pid=child.pid, supervisor=parent.pid, cwd=_link(f"/proc/{parent.pid}/cwd"))
+            return Keeper("supervisor", f"{parent.comm} (process {parent.pid})", how)
+        if is_shell(parent) and _loops_over(_script(parent), child):
+            return Keeper("loop", f"the shell loop of process {parent.pid}", f"kill {parent.pid}")
+        if parent.pid in mine or (is_never(parent) and not is_shell(parent)):
             return None
         child = parent
     return None
+
+
+def _called(process: Process) -> Tuple[str, str, str]:
+    # (pm2 calls itself ``PM2 v5.3.0: God Daemon``.)
+    return process.comm, invocation(process.argv).program, process.comm.split(" ")[0].lower()
+
+
+def _started(supervisor: Process, child: Process) -> bool:
+    """Whether a supervisor started its child, or has only taken it in, as PID 1 does.
+
+    It gives each of its programs a group of its own, to be able to signal it.
+    """
+    return supervisor.pid != 1 or child.pgid == child.pid
 
 
 def _loops_over(script: str, child: Process) -> bool:

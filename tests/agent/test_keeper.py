@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,7 +118,8 @@ def test_a_known_supervisor_is_found(host: Host) -> None:
     supervisor = host.root / "supervisord"
     supervisor.write_text("import subprocess, sys\nwhile True: subprocess.call(['/bin/sh', sys.argv[1]])")
     said = kept_by(host, "exec ENGINE", sys.executable, str(supervisor))
-    assert "kill PARENT" in said
+    assert "(process PARENT) would bring it back" in said
+    assert "supervisorctl stop NAME" in said
 
 
 def test_the_agents_own_login_keeps_nothing(host: Host) -> None:
@@ -145,3 +148,80 @@ def test_a_shell_whose_script_comes_through_a_pipe_does_not_keep_us_waiting(tmp_
         os.close(writer)
         os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
+
+
+# Starts a server (in a group of its own, as supervisors do) and then what is left: the agent, by its login.
+SUPERVISES = """
+import os, signal, subprocess, sys
+case, agent, *engine = sys.argv[1:]
+serve = [sys.executable, *engine]
+if case == "by hand":  # from a login that is over
+    hand = "import subprocess, sys; p = subprocess.Popen(sys.argv[1:], stdout=-1); p.stdout.readline()"
+    subprocess.run([sys.executable, "-c", hand, *serve], start_new_session=True)
+else:
+    server = subprocess.Popen(serve, stdout=subprocess.PIPE, preexec_fn=os.setpgrp)
+    server.stdout.readline()
+    if case == "remains":
+        server.kill()
+        server.wait()
+subprocess.run([sys.executable, "-c", agent], preexec_fn=os.setpgrp)
+signal.pause()  # with PID 1 all of it would end
+"""
+AGENT = """
+import json, os
+from stoker.agent import life
+from stoker.agent.context import AgentError, Context, Session
+request = json.loads(os.environ["REQUEST"])
+try:
+    print(json.dumps(life.kill(Context(lambda event: None, Session(dict(os.environ))), request)))
+except AgentError as error:
+    print(json.dumps(error.to_wire()))
+"""
+NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+
+def below_a_supervisor(host: Host, case: str, *prefix: str) -> dict[str, Any]:
+    """What a kill says whose login has the same supervisor above it as the server."""
+    if prefix and subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no process namespace may be made here")
+    host.gpus()
+    supervisor = host.root / "supervisord"
+    supervisor.write_text(SUPERVISES)
+    request = json.dumps({"engines": ENGINES, "plan": host.plan(gpus=(0,))})
+    env = {**host.env, "REQUEST": request, "PYTHONPATH": os.pathsep.join(sys.path)}
+    engine = [str(ZOO / "zooserve"), "serve", "--gpu", host.device(0), "--hold-on"]
+    child = host.spawn([*prefix, sys.executable, str(supervisor), case, AGENT, *engine], env=env)
+    assert child.stdout is not None
+    said: dict[str, Any] = json.loads(child.stdout.readline())
+    return said
+
+
+@pytest.mark.parametrize("prefix", [(), NAMESPACE], ids=["beside", "as PID 1"])
+def test_a_supervisor_that_runs_our_own_login_too_is_found(host: Host, prefix: list[str]) -> None:
+    """The usual container: supervisord keeps the SSH server and the engine."""
+    said = below_a_supervisor(host, "kept", *prefix)
+    assert said["kind"] == "blocked"
+    assert "would bring it back; stop that first: supervisorctl stop NAME" in said["what"]
+    assert len(host.workers()) == 2
+
+
+@pytest.mark.parametrize("case", ["by hand", "remains"])
+def test_what_a_supervisor_has_only_taken_in_as_pid_1_is_ended(host: Host, case: str) -> None:
+    said = below_a_supervisor(host, case, *NAMESPACE)
+    assert [p["title"] for p in said["ended"] if "worker" in p["title"]] == ["zoo::worker_0", "zoo::worker_1"]
+    assert said["released"]["processes"]
+    assert not host.workers()
+
+
+def test_a_loop_that_is_pid_1_is_found(host: Host) -> None:
+    host.gpus()
+    engine = f"{sys.executable} {ZOO}/zooserve serve --gpu {host.device(0)}"
+    request = json.dumps({"engines": ENGINES, "plan": host.plan(gpus=(0,))})
+    env = {**host.env, "REQUEST": request, "PYTHONPATH": os.pathsep.join(sys.path), "AGENT": AGENT}
+    script = f'{{ sleep 1; {sys.executable} -c "$AGENT"; }} & while :; do {engine} >/dev/null; done'
+    if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no process namespace may be made here")
+    child = host.spawn([*NAMESPACE, "/bin/sh", "-c", script], env=env)
+    assert child.stdout is not None
+    said = json.loads(child.stdout.readline())
+    assert "the shell loop of process 1 would bring it back" in said["what"]
