@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,32 @@ from stoker.errors import ConfigError, InputError, Problem, nearest
 if TYPE_CHECKING:
     from stoker.config.inventory import Host
 
-__all__ = ["Library", "Profile", "SecretRef", "flag_of"]
+__all__ = ["Examined", "Library", "Profile", "SecretRef", "flag_of"]
 
 MAX_DEPTH = 50
 """Profiles that extend profiles that extend …"""
 
 DEFAULT_VARIABLES = {"stoker_bind": "127.0.0.1"}
 """What a profile may rely on, whatever the inventory says."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A profile with everything that is wrong with it.
+
+    Args:
+        tree: Every value with the place where it is written, in whichever file that is.
+        data: The values worked out, as far as they could be.
+        profile: The same as typed data; None where something is wrong.
+        problems: Every mistake, without the host's name.
+        undefined: Read for no host, the values that need a host's variable, with its name.
+    """
+
+    tree: Part
+    data: dict[str, Any]
+    profile: Profile | None
+    problems: tuple[Problem, ...]
+    undefined: tuple[tuple[Part, str], ...] = ()
 
 
 class Library:
@@ -62,14 +82,37 @@ class Library:
             InputError: No profile is called that.
             ConfigError: Every mistake in the profile, and in what it extends.
         """
+        found = self._examine(name, Reader(_variables(host), host.name))
+        if found.profile is None or found.problems:
+            raise ConfigError(found.problems)
+        return found.profile
+
+    def examine(self, name: str, host: Host | None) -> Examined:
+        """A profile on a host with all of its mistakes, told without the host's name.
+
+        Args:
+            name: The profile.
+            host: None: on no host in particular. Then nothing that is absent is a mistake, since it may be
+                meant as a part of others.
+
+        Raises:
+            InputError: No profile is called that.
+            ConfigError: It, or what it extends, cannot be read.
+        """
+        variables = DEFAULT_VARIABLES if host is None else _variables(host)
+        return self._examine(name, Reader(variables, "", somewhere=host is None))
+
+    def _examine(self, name: str, reader: Reader) -> Examined:
         tree = self._tree(name)
-        reader = Reader(_variables(host), host.name)
-        profile, mistakes = read(reader.read(tree))
+        data = reader.read(tree)
+        profile, mistakes = read(data)
         problems = list(reader.problems)
-        problems += [_problem(tree, m) for m in mistakes if not _follows(m.path, reader.failed)]
-        if profile is None or problems:
-            raise ConfigError(problems)
-        return profile
+        problems += [
+            _problem(tree, mistake)
+            for mistake in mistakes
+            if not _follows(mistake.path, reader.failed) and not (mistake.absent and reader.somewhere)
+        ]
+        return Examined(tree, data, profile, tuple(problems), tuple(reader.undefined))
 
     def _tree(self, name: str) -> Part:
         """The merged tree, host by host the same."""

@@ -38,12 +38,14 @@ class Mistake:
         what: What is wrong.
         hint: What was expected, or the nearest name.
         key: The key is wrong, not its value.
+        absent: Something must be there and is not: a profile that is only a part of others may lack it.
     """
 
     path: Path
     what: str
     hint: str = ""
     key: bool = False
+    absent: bool = False
 
 
 def _engine(value: Any) -> str:
@@ -148,7 +150,7 @@ def _mistake(detail: ErrorDetails) -> Mistake:
     if isinstance(wrong, kinds.Wrong):
         return Mistake(path, wrong.what, wrong.hint, is_key)
     if kind == "missing":
-        return Mistake(path, f"{'.'.join(map(str, path))} is missing")
+        return Mistake(path, f"{'.'.join(map(str, path))} is missing", absent=True)
     if kind == "extra_forbidden":
         return Mistake(path, f"unknown key {str(path[-1])!r}", _where_known(path), key=True)
     what, hint = _KINDS.get(kind, (detail["msg"], ""))
@@ -222,7 +224,7 @@ def _argument_conflicts(args: dict[str, Any], engine: Engine | None) -> Iterator
 def _engine_conflicts(server: dict[str, Any], env: dict[str, Any], engine: Engine) -> Iterator[Mistake]:
     if not engine.command and not server.get("command"):
         hint = f"engine {engine.name} has no command of its own"
-        yield Mistake(("server", "command"), "server.command is missing", hint)
+        yield Mistake(("server", "command"), "server.command is missing", hint, absent=True)
     if server.get("api_key") is None:
         return
     if not engine.api_key_env:

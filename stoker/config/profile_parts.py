@@ -101,15 +101,19 @@ class Reader:
 
     Args:
         variables: The host's.
-        host: Its name, for the messages.
+        host: Its name, for the messages; empty where they are told without it.
+        somewhere: The profile is read for no host: what is not defined here may be defined on one.
         problems: What was wrong.
         failed: Where it was wrong: nothing more can be said about these.
+        undefined: Where ``somewhere``, the values that need a variable, with its name.
     """
 
     variables: Mapping[str, Any]
     host: str
+    somewhere: bool = False
     problems: list[Problem] = field(default_factory=list)
     failed: list[Path] = field(default_factory=list)
+    undefined: list[tuple[Part, str]] = field(default_factory=list)
 
     def read(self, part: Part, path: Path = ()) -> Any:
         """Plain data: without what is ``null``, scalars as the text that was written."""
@@ -132,8 +136,13 @@ class Reader:
         except template.BadTemplate as error:
             if not error.name:
                 return self._note(part, path, error.what, error.hint)
+            if self.somewhere:
+                self.undefined.append((part, error.name))
+                self.failed.append(path)
+                return None
             hint = error.hint if "did you mean" in error.hint else "define it in the inventory"
-            return self._note(part, path, f"{error.what} for host {self.host}", hint)
+            told = f" for host {self.host}" if self.host else ""
+            return self._note(part, path, f"{error.what}{told}", hint)
 
     def _rendered(self, part: Part, path: Path) -> Any:
         if path[0] in ("env", "expect"):
