@@ -9,6 +9,7 @@ import struct
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 LISTENING = "0A"
+ESTABLISHED = "01"
 
 
 class Descriptors(NamedTuple):
@@ -21,6 +22,14 @@ class Descriptors(NamedTuple):
 
     sockets: Dict[int, Set[int]]
     devices: Dict[int, Set[int]]
+
+
+class Connection(NamedTuple):
+    """One side of an established TCP connection: addresses with their ports."""
+
+    local: Tuple[str, int]
+    remote: Tuple[str, int]
+    inode: int
 
 
 def read_file(path: str, limit: int = 1 << 22) -> bytes:
@@ -131,13 +140,32 @@ def _mapped_devices(pid: int, device_dir: str) -> Set[int]:
 
 def listening(name: str) -> List[Tuple[str, int, int, int]]:
     """(address, port, inode, uid) of each listening socket in /proc/net/``name``."""
-    rows: List[Tuple[str, int, int, int]] = []
+    return [
+        (*_place(fields[1]), int(fields[9]), int(fields[7]))
+        for fields in _sockets(name)
+        if fields[3] == LISTENING
+    ]
+
+
+def connections(name: str) -> List[Connection]:
+    """Each side of each established connection in /proc/net/``name`` that is on this host."""
+    return [
+        Connection(_place(fields[1]), _place(fields[2]), int(fields[9]))
+        for fields in _sockets(name)
+        if fields[3] == ESTABLISHED
+    ]
+
+
+def _sockets(name: str) -> Iterable[List[str]]:
     for line in read_file(f"/proc/net/{name}", 1 << 26).decode("ascii", "replace").splitlines()[1:]:
         fields = line.split()
-        if len(fields) > 9 and fields[3] == LISTENING:
-            address, _, port = fields[1].partition(":")
-            rows.append((_numeric(address), int(port, 16), int(fields[9]), int(fields[7])))
-    return rows
+        if len(fields) > 9:
+            yield fields
+
+
+def _place(text: str) -> Tuple[str, int]:
+    address, _, port = text.partition(":")
+    return _numeric(address), int(port, 16)
 
 
 def _numeric(text: str) -> str:

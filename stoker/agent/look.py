@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Pattern, Sequence, Tuple
 
-from . import families, keeper, owners, procs, state
+from . import caller, families, keeper, owners, procs, state
 from .context import AgentError, Context
 from .gpu import GpuState
 from .procs import Process, Snapshot
@@ -59,7 +59,7 @@ def take(
     """
     facts = ctx.facts
     snapshot = procs.snapshot(facts)
-    agent = frozenset([os.getpid(), *(parent.pid for parent in snapshot.ancestors(os.getpid()))])
+    agent = caller.pids(snapshot, ctx.login_env)
     own = set(own_slots)
     ours: Dict[int, Process] = {}
     slots: Dict[int, str] = {}

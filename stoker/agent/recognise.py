@@ -142,6 +142,11 @@ def is_shell(process: Process) -> bool:
     return bool(_names(process) & _SHELLS)
 
 
+def is_login(process: Process) -> bool:
+    """Whether people come in by it."""
+    return bool(_names(process) & _LOGINS)
+
+
 def is_never(process: Process) -> bool:
     """Whether no operation ever ends it: what logins, sessions and hosts live on."""
     return process.pid == 1 or process.kernel or bool(_names(process) & _NEVER)

@@ -42,7 +42,7 @@ class View:
         slots: Pid to the slot that launched it, for the other slots of this home.
         families: Of ``families.find``.
         uid: Our own user.
-        agent: Pids of the agent and its ancestors.
+        agent: Of ``caller.pids``: the agent, its ancestors, who asked.
         keeper: Says who would bring a process back; empty: nobody known.
     """
 
