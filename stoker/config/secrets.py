@@ -1,35 +1,60 @@
-"""Where ``!secret NAME`` finds its value: the controller's environment, or a command."""
+"""Where ``!secret NAME`` finds its value: the controller's environment, a command, or a closed file."""
 
 from __future__ import annotations
 
 import selectors
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from stoker.config import secretfile
+from stoker.config.secretsources import FromCommand, FromFile, SecretSource
 from stoker.errors import InputError
 
 MAX_BYTES = 64 * 1024
 """Linux passes no string of more than 128 KiB to a process, and no secret needs half of it."""
 
 
+@dataclass(frozen=True)
+class _Failure:
+    """Why there is no value.
+
+    Args:
+        what: The message.
+        next_step: The mend.
+    """
+
+    what: str
+    next_step: str
+
+
 class Secrets:
-    """Looks secrets up by name, each at most once.
+    """Looks secrets up by name, each at most once, whichever threads ask.
 
     Args:
         environ: The controller's environment: the variable of the secret's name is its value.
-        command: Asked where the environment has none; the name is added as its last argument, and the first
-            line of its output is the value.
-        timeout_s: For the command.
+        command: Asked where neither the environment nor ``sources`` has the name, which is added as its last
+            argument; the first line of its output is the value.
+        sources: By name, where the environment has none.
+        timeout_s: For a command.
     """
 
     def __init__(
-        self, environ: Mapping[str, str], command: Sequence[str] | None = None, *, timeout_s: float = 30.0
+        self,
+        environ: Mapping[str, str],
+        command: Sequence[str] | None = None,
+        *,
+        sources: Mapping[str, SecretSource] | None = None,
+        timeout_s: float = 30.0,
     ) -> None:
         self._environ = environ
         self._command = tuple(command or ())
+        self._sources = dict(sources or {})
         self._timeout_s = timeout_s
-        self._known: dict[str, str] = {}
+        self._known: dict[str, str | _Failure] = {}
+        self._gate = threading.Lock()  # one question at a time: a command may ask for a passphrase
 
     def __repr__(self) -> str:
         return "Secrets(…)"
@@ -44,40 +69,65 @@ class Secrets:
         Raises:
             InputError: There is none, it is empty, or no process could be given it. Never with the value.
         """
-        if name not in self._known:
-            found = self._environ.get(name)
-            if found is None and self._command:
-                found = self._ask(name, where)
-            if not found:
-                raise _missing(name, where, asked=bool(self._command), is_empty=found is not None)
-            self._known[name] = _fit(found, name, where)
-        return self._known[name]
+        with self._gate:
+            if name not in self._known:
+                try:
+                    self._known[name] = self._find(name)
+                except InputError as error:
+                    self._known[name] = _Failure(error.what, error.next_step)
+            found = self._known[name]
+        if isinstance(found, _Failure):
+            raise InputError(found.what, where=where, next_step=found.next_step)
+        return found
 
-    def _ask(self, name: str, where: str) -> str:
-        """The first line that the command prints.
+    @property
+    def values(self) -> tuple[str, ...]:
+        """What was looked up so far, so that it can be masked."""
+        with self._gate:
+            return tuple(value for value in self._known.values() if isinstance(value, str))
+
+    def _find(self, name: str) -> str:
+        """The value, from the first place that has it."""
+        source = self._sources.get(name)
+        found = self._environ.get(name)
+        if found is None and isinstance(source, FromFile):
+            found = self._from_file(source, name)
+        elif found is None and isinstance(source, FromCommand):
+            found = self._ask(source.argv, name)
+        elif found is None and self._command:
+            found = self._ask((*self._command, name), name)
+        if not found:
+            raise _missing(name, asked=bool(self._command or source), is_empty=found is not None)
+        return _fit(found, name)
+
+    def _from_file(self, source: FromFile, name: str) -> str:
+        try:
+            found = secretfile.read(source.path, MAX_BYTES)
+        except InputError as error:
+            raise _failed(name, error.what, error.next_step) from None
+        return _decoded(found, name, str(source.path))
+
+    def _ask(self, argv: Sequence[str], name: str) -> str:
+        """The first line that a command prints.
 
         It keeps the terminal, where it may ask for a passphrase; what it says on stderr is not read.
         """
-        argv = [*self._command, name]
         try:
             process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=dict(self._environ), bufsize=0)
         except (OSError, ValueError) as error:
-            raise _failed(name, where, f"{argv[0]} cannot be run: {error}") from error
+            raise _failed(name, f"{argv[0]} cannot be run: {error}") from error
         deadline = time.monotonic() + self._timeout_s
         try:
             line = _first_line(process, deadline)
             status = process.wait(max(0.1, deadline - time.monotonic()))
         except (TimeoutError, subprocess.TimeoutExpired) as error:
-            raise _failed(name, where, f"{argv[0]} took longer than {self._timeout_s:g} s") from error
+            raise _failed(name, f"{argv[0]} took longer than {self._timeout_s:g} s") from error
         finally:
             process.kill()
             process.wait()
         if status != 0:
-            raise _failed(name, where, f"{argv[0]} ended with {status}")
-        try:
-            return line.decode()
-        except UnicodeDecodeError:  # not chained: the exception holds the value
-            raise _failed(name, where, f"{argv[0]} printed something that is not UTF-8") from None
+            raise _failed(name, f"{argv[0]} ended with {status}")
+        return _decoded(line, name, argv[0])
 
 
 def _first_line(process: subprocess.Popen[bytes], deadline: float) -> bytes:
@@ -100,25 +150,32 @@ def _first_line(process: subprocess.Popen[bytes], deadline: float) -> bytes:
                 kept += chunk
 
 
-def _fit(value: str, name: str, where: str) -> str:
+def _decoded(found: bytes, name: str, source: str) -> str:
+    try:
+        return found.decode()
+    except UnicodeDecodeError:  # not chained: the exception holds the value
+        raise _failed(name, f"{source} gives something that is not UTF-8") from None
+
+
+def _fit(value: str, name: str) -> str:
     """The value, if a process can be given it."""
     if "\0" in value:
-        raise _failed(name, where, "it contains a NUL character")
+        raise _failed(name, "it contains a NUL character")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:  # not chained: the exception holds the value
-        raise _failed(name, where, "it is not UTF-8") from None
+        raise _failed(name, "it is not UTF-8") from None
     if size > MAX_BYTES:
-        raise _failed(name, where, f"it is longer than {MAX_BYTES} bytes")
+        raise _failed(name, f"it is longer than {MAX_BYTES} bytes")
     return value
 
 
-def _failed(name: str, where: str, why: str) -> InputError:
-    return InputError(f"the secret {name} cannot be used: {why}", where=where)
+def _failed(name: str, why: str, next_step: str = "") -> InputError:
+    return InputError(f"the secret {name} cannot be used: {why}", next_step=next_step)
 
 
-def _missing(name: str, where: str, *, asked: bool, is_empty: bool) -> InputError:
+def _missing(name: str, *, asked: bool, is_empty: bool) -> InputError:
     if is_empty:
-        return InputError(f"the secret {name} is empty", where=where)
-    other = "" if asked else ", or set stoker.secret_command"
-    return InputError(f"there is no secret {name}", where=where, next_step=f"export {name}=…{other}")
+        return InputError(f"the secret {name} is empty")
+    other = "" if asked else ", or say in invoke.yaml where it comes from (stoker.secrets, or secret_command)"
+    return InputError(f"there is no secret {name}", next_step=f"export {name}=…{other}")

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from stoker.config import secretsources
+from stoker.config.secretsources import SecretSource
 from stoker.errors import InputError, nearest
 
 HOST_KEY_POLICIES = ("accept-new", "strict")
@@ -34,6 +36,8 @@ class Settings:
         silence_s: Without a word from the other side for this long, controller and agent give each other up.
         max_loss: Loss that an ``ok`` must rule out, 0..1.
         secret_command: Command whose first output line is the secret; its name is added as last argument.
+        secrets: By name where a secret comes from: ``{command: [pass, show, hf]}``, or ``{file: PATH}``
+            that only its owner can read.
     """
 
     root: Path
@@ -52,6 +56,7 @@ class Settings:
     silence_s: float = 45.0
     max_loss: float = 0.10
     secret_command: tuple[str, ...] = field(default=())
+    secrets: Mapping[str, SecretSource] = field(default_factory=dict)
 
     def path(self, name: str) -> Path:
         """The folder or file behind one of the path settings.
@@ -80,7 +85,10 @@ def load(root: Path, values: Mapping[str, Any]) -> Settings:
         if name not in known:
             hint = nearest(name, known)
             raise InputError(f"unknown setting stoker.{name}", where="invoke.yaml", next_step=hint)
-        typed[name] = _typed(name, value, getattr(Settings, name, ()))
+        if name == "secrets":
+            typed[name] = secretsources.read(value, root, "setting stoker.secrets")
+        else:
+            typed[name] = _typed(name, value, getattr(Settings, name, ()))
     return Settings(root=root, **typed)
 
 

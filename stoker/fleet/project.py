@@ -80,7 +80,7 @@ class Project:
         """Where ``!secret NAME`` is looked up."""
         from stoker.config.secrets import Secrets
 
-        return Secrets(self.environ, self.settings.secret_command or None)
+        return Secrets(self.environ, self.settings.secret_command or None, sources=self.settings.secrets)
 
     @cached_property
     def owner(self) -> str:

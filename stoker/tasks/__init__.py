@@ -1,7 +1,7 @@
 """The commands: ``tasks.py`` of a project mounts them for ``inv``.
 
 Only Invoke and the flags are imported here: ``inv --list`` must stay quick, so each command imports what it
-works with when it runs.
+works with when it runs, and those that the command line does not name are not loaded at all.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ def bundled() -> Collection:
 
 
 def _collection(root: Path) -> Collection:
-    from stoker.tasks import doctor, lab, life, look, measure, own, persist, play, project
+    from stoker.tasks import shelf
 
-    ns = Collection()
-    for module in (project, doctor, life, persist, look, measure, play):
-        for task in module.COMMANDS:
-            ns.add_task(task)
-    ns.add_task(lab.demo)
-    ns.add_collection(Collection("lab", *lab.COMMANDS))
-    if own.is_own_repository(root):
-        ns.add_collection(Collection("dev", *own.COMMANDS))
+    ns = Collection(*shelf.commands(shelf.SHELF))
+    ns.add_collection(Collection("lab", *shelf.commands(shelf.LAB, "lab.")))
+    if _is_own_repository(root):
+        ns.add_collection(Collection("dev", *shelf.commands(shelf.OWN, "dev.")))
     ns.configure(_defaults(root))
     return ns
+
+
+def _is_own_repository(root: Path) -> bool:
+    """Whether a project's folder is Stoker's own repository, where the tests lie beside the package."""
+    return (root / "stoker" / "tasks" / "own.py").is_file() and (root / "tests").is_dir()
 
 
 def _defaults(root: Path) -> dict[str, Any]:
@@ -69,7 +70,8 @@ def _defaults(root: Path) -> dict[str, Any]:
 
     Invoke reads ``INVOKE_STOKER_X`` only for keys that exist; None is "not set", and keeps text as it is.
     """
-    unset = {field.name: None for field in fields(Settings) if field.name != "root"}
+    unset: dict[str, Any] = {field.name: None for field in fields(Settings) if field.name != "root"}
+    unset["secrets"] = {}  # Invoke merges a mapping into nothing but a mapping
     return {"stoker_root": str(root), "stoker": unset, "tasks": {"dedupe": False}}
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import json
 import os
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,34 @@ class Command(Task[Any]):
     """An Invoke task that knows its flags."""
 
     flags: tuple[Flag, ...] = ()
+
+    @classmethod
+    def of(cls, entry: Callable[..., Any], name: str, flags: Sequence[Flag]) -> Command:
+        """The task that Invoke runs.
+
+        Args:
+            entry: Gets Invoke's context and the arguments as they were typed.
+            name: As typed.
+            flags: What is known to the parser.
+        """
+        entry.__signature__ = _signature(flags)  # type: ignore[attr-defined]  # Invoke reads it
+        task = cls(
+            entry,
+            name=name,
+            positional=[flag.name for flag in flags if flag.positional],
+            iterable=[flag.name for flag in flags if flag.kind == "list"],
+            optional=[flag.name for flag in flags if flag.alone is not None],
+            help={flag.name.replace("_", "-"): _help(flag) for flag in flags},
+            auto_shortflags=False,
+        )
+        task.flags = tuple(flags)
+        return task
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Command:
+        """Invoke copies a whole collection at each start; of a command only the help is ever changed."""
+        twin = copy.copy(self)
+        twin.help = dict(self.help)
+        return twin
 
 
 HOST = Flag("host", "Hosts: Ansible patterns, or an ad-hoc list with a trailing comma.", "list")
@@ -71,18 +99,7 @@ def command(*flags: Flag, name: str = "") -> Callable[[Body], Command]:
 
         entry.__name__ = body.__name__
         entry.__doc__ = body.__doc__
-        entry.__signature__ = _signature(flags)  # type: ignore[attr-defined]  # Invoke reads it
-        task = Command(
-            entry,
-            name=spelled,
-            positional=[flag.name for flag in flags if flag.positional],
-            iterable=[flag.name for flag in flags if flag.kind == "list"],
-            optional=[flag.name for flag in flags if flag.alone is not None],
-            help={flag.name.replace("_", "-"): _help(flag) for flag in flags},
-            auto_shortflags=False,
-        )
-        task.flags = tuple(flags)
-        return task
+        return Command.of(entry, spelled, flags)
 
     return decorate
 
@@ -111,7 +128,7 @@ def _run(c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[s
     error: StokerError | None = None
     try:
         given = {key: value for key, value in given.items() if value is not None}
-        run = Run.begin(name, Path(str(c.config.stoker_root)), dict(c.config.get("stoker", {})), screen)
+        run = Run.begin(name, Path(str(c.config.stoker_root)), _plain(c.config.get("stoker", {})), screen)
         run.args = parse_all(flags, given)
         code = body(run)
     except StokerError as raised:
@@ -124,13 +141,21 @@ def _run(c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[s
         nobody_reads()
         return EXIT_BROKEN_PIPE
     except Exception as raised:
+        from stoker.tasks import faults
+
         code = EXIT_FAULT
-        error = StokerError(f"a fault in Stoker: {type(raised).__name__}: {raised}")
-        screen.trace(traceback.format_exc())
+        secrets = run.project.secrets if run else None
+        error = faults.of(raised, secrets)
+        screen.trace(faults.trace(raised, secrets))
         screen.error(error)
     if screen.json:
         _document(name, code, run.document if run else {}, error)
     return code
+
+
+def _plain(value: Any) -> Any:
+    """Invoke's configuration as plain dicts: what it gives are proxies, which are no mappings."""
+    return {key: _plain(value[key]) for key in value} if hasattr(value, "keys") else value
 
 
 def nobody_reads() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import BaseModel
 
 from stoker.fleet.flags import Flag
-from stoker.tasks import doctor, lab, life, look, measure, persist, play, project
+from stoker.tasks import demo, doctor, lab, life, look, measure, persist, play, project
 from stoker.tasks.command import CHANGING, READING, Command
 
 _HEAD = """\
@@ -38,7 +38,7 @@ def commands() -> str:
     parts += _section("The life of a server", (*life.COMMANDS, *persist.COMMANDS, *look.COMMANDS))
     parts += _section("Measure, judge, explain", measure.COMMANDS)
     parts += _section("Runbooks", play.COMMANDS)
-    parts += _section("The lab", (lab.demo,))
+    parts += _section("The lab", demo.COMMANDS)
     parts += _section("", lab.COMMANDS, prefix="lab.")
     return "\n".join(parts).rstrip() + "\n"
 
@@ -82,8 +82,11 @@ Made from the code by `inv dev.docs`. A profile is a YAML file `profiles/NAME.ym
 - Values of `env` reach the process as exactly the strings written: `NO` stays `NO`, `0644` stays `0644`.
 - `args`: `true` is the bare flag; `false` and `null` leave it out; a list is several values; a mapping is
   JSON.
-- Secrets come by reference, `!secret NAME`: from the controller's environment, or from the command that the
-  setting `stoker.secret_command` names. On the host they lie in one 0600 file beside the launch script.
+- Secrets come by reference, `!secret NAME`: from the controller's environment, else from where `invoke.yaml`
+  says, `stoker: {secrets: {NAME: {command: [pass, show, hf]}}}` (the first line that it prints) or
+  `{file: PATH}` (all of a file that only its owner can read), else from the command that the setting
+  `stoker.secret_command` names. Each is asked once a run. On the host they lie in one 0600 file beside the
+  launch script.
 - `expect` states what an engine is known to turn a variable into, so that the proof does not complain.
 - The launch script is rendered from `stoker/templates/launch.sh.j2`; `profiles/templates/PROFILE.sh.j2`,
   `ENGINE.sh.j2` or `launch.sh.j2` overrides it. Every `{{ }}` in it is quoted for the shell.

@@ -31,6 +31,7 @@ from stoker.reach.bare import Finished, run_bare
 from stoker.reach.client import Agent, Reach
 from stoker.reach.target import ReachSettings
 from stoker.screen import Board, Screen, seconds
+from stoker.tasks import faults
 
 if TYPE_CHECKING:  # what plans a launch is loaded where one is planned
     from stoker.plan import LaunchPlan
@@ -192,6 +193,10 @@ class Run:
                 args = {**self.args, **extra.get(name, {})}
                 job = Job(self.project, session, args, check=self.check)
                 return verb.on(job, plans)
+            except (StokerError, KeyboardInterrupt):
+                raise
+            except Exception as raised:
+                raise faults.of(raised, self.project.secrets, name) from None
             finally:
                 session.close()
 

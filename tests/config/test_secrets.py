@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import sys
+import threading
 import time
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from stoker.config import settings
+from stoker.config.mask import MASK, Mask
 from stoker.config.secrets import MAX_BYTES, Secrets
+from stoker.config.secretsources import FromCommand, FromFile
 from stoker.errors import InputError
+from stoker.tasks import faults
 
 PATH = {"PATH": os.environ["PATH"]}
 
@@ -106,3 +117,136 @@ def test_value_that_no_process_can_be_given_is_refused(value: str) -> None:
 
 def test_secrets_do_not_show_themselves() -> None:
     assert "hidden" not in repr(Secrets({"TOKEN": "hidden"}))
+
+
+def from_file(path: Path, timeout_s: float = 30.0) -> Secrets:
+    return Secrets(PATH, sources={"TOKEN": FromFile(path)}, timeout_s=timeout_s)
+
+
+def test_a_named_source_is_asked_before_the_common_command_and_after_the_environment() -> None:
+    own = {"TOKEN": FromCommand(tuple(command("print('own')")))}
+    common = command("import sys; print('common', sys.argv[-1])")
+    secrets = Secrets({**PATH, "SET": "here"}, common, sources={**own, "SET": own["TOKEN"]})
+    assert [secrets.value(n, where="") for n in ("TOKEN", "OTHER", "SET")] == ["own", "common OTHER", "here"]
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [("k\n", "k"), ("k\r\n", "k"), ("k", "k"), (" k \n\n", " k \n"), ("two\nlines\n", "two\nlines")],
+)
+def test_a_file_gives_all_that_stands_in_it_but_its_last_line_break(
+    tmp_path: Path, content: str, value: str
+) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(content.encode())
+    path.chmod(0o600)
+    assert from_file(path).value("TOKEN", where="") == value
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o777, 0o610])
+def test_a_file_that_others_may_use_is_refused_with_the_mend(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "token"
+    path.write_text("hidden")
+    path.chmod(mode)
+    error = fails(from_file(path))
+    assert (f"{mode:04o}" in error.what, error.next_step) == (True, f"chmod 600 {path}")
+    assert "hidden" not in chain(error)
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "fifo", "empty", "large", "latin-1"])
+def test_a_file_that_holds_no_secret_is_told_and_nothing_hangs(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "token"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path, 0o600)
+    elif kind != "missing":
+        content = {"empty": b"", "large": b"hidden" * MAX_BYTES, "latin-1": b"hidden\xe4"}[kind]
+        path.write_bytes(content)
+        path.chmod(0o600)
+    error = fails(from_file(path))
+    assert "hidden" not in chain(error)
+
+
+def test_many_threads_ask_a_command_once(tmp_path: Path) -> None:
+    code = f"open({str(tmp_path / 'asked')!r}, 'a').write('x'); import time; time.sleep(0.2); print('key')"
+    secrets = Secrets(PATH, sources={"TOKEN": FromCommand(tuple(command(code)))})
+    got: list[str] = []
+    ask = lambda: got.append(secrets.value("TOKEN", where=""))  # noqa: E731
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == ["key"] * 8
+    assert (tmp_path / "asked").read_text() == "x"
+
+
+def test_a_command_that_fails_is_asked_once_too_and_each_place_is_told(tmp_path: Path) -> None:
+    code = f"open({str(tmp_path / 'asked')!r}, 'a').write('x'); raise SystemExit(3)"
+    secrets = Secrets(PATH, command(code))
+    for place in ("a.yml:1", "b.yml:2"):
+        with pytest.raises(InputError, match="ended with 3") as caught:
+            secrets.value("TOKEN", where=place)
+        assert caught.value.where == place
+    assert (tmp_path / "asked").read_text() == "x"
+
+
+def test_sources_are_read_from_the_settings(tmp_path: Path) -> None:
+    given_ = {"A": {"command": ["pass", "show", "hf"]}, "B": {"file": "keys/b"}, "C": {"file": "/k"}}
+    got = settings.load(tmp_path, {"secrets": given_}).secrets
+    assert got == {
+        "A": FromCommand(("pass", "show", "hf")),
+        "B": FromFile(tmp_path / "keys" / "b"),
+        "C": FromFile(Path("/k")),
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("hidden", ["hidden"], {"A": "hidden"}, {"A": {}}, {"A": {"comand": ["hidden"]}}),
+        *({"A": {"command": []}}, {"A": {"command": "pass show hidden"}}, {"A": {"command": [{}, "hidden"]}}),
+        *({"A": {"file": ["hidden"]}}, {"A": {"file": ""}}, {"A": {"file": "~nobody-of-that-name/hidden"}}),
+        *({"A": {"file": "a\0hidden"}}, {"A": {"command": ["a\0hidden"]}}),
+        {"A": {"file": "a", "command": ["b"]}},
+    ],
+)
+def test_a_source_that_is_none_is_refused(tmp_path: Path, wrong: object) -> None:
+    with pytest.raises(InputError) as caught:
+        settings.load(tmp_path, {"secrets": wrong})
+    assert caught.value.where.startswith("setting stoker.secrets")
+    assert "hidden" not in str(caught.value)
+
+
+@given(
+    value=st.text(st.characters(codec="utf-8"), min_size=8),
+    before=st.text(max_size=4),
+    after=st.text(max_size=4),
+)
+def test_a_mask_covers_a_value_in_the_forms_that_programs_print(value: str, before: str, after: str) -> None:
+    mask = Mask([value])
+    raw = value.encode()
+    for form in (value, repr(value)[1:-1], json.dumps(value), quote(value, safe=""), raw.hex()):
+        assert value not in mask.text(form)
+        assert MASK in mask.text(form)
+    around = base64.b64encode(before.encode() + raw + after.encode()).decode()
+    assert MASK in mask.text(around)
+    assert mask.tree({"a": [value, 1, None]}) == {"a": [MASK, 1, None]}
+
+
+def test_a_value_too_short_to_hide_tears_no_text() -> None:
+    assert Mask(["abc", ""]).text("abc abc") == "abc abc"
+
+
+def test_a_fault_is_told_without_the_secrets_that_were_looked_up() -> None:
+    secrets = Secrets({"TOKEN": "hidden/value 1"})
+    secrets.value("TOKEN", where="")
+    try:
+        raise RuntimeError("it broke over hidden/value 1 and hidden%2Fvalue%201")
+    except RuntimeError as raised:
+        error, text = faults.of(raised, secrets, "box"), faults.trace(raised, secrets)
+    assert "it broke over" in error.what
+    assert error.exit_code == 1
+    assert "RuntimeError" in "".join(error.evidence)
+    assert "hidden" not in chain(error) + text.replace('raise RuntimeError("it broke over hidden', "")

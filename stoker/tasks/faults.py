@@ -1,0 +1,34 @@
+"""A fault of ours as an error, without the secrets that a message in it may hold."""
+
+from __future__ import annotations
+
+import traceback
+
+from stoker.config.mask import Mask
+from stoker.config.secrets import Secrets
+from stoker.errors import StokerError
+
+_LINES = 12  # as many as an error shows
+
+
+def trace(raised: BaseException, secrets: Secrets | None) -> str:
+    """The whole traceback; the secrets that were looked up are masked."""
+    return Mask(secrets.values if secrets else ()).text("".join(traceback.format_exception(raised)))
+
+
+def of(raised: BaseException, secrets: Secrets | None, host: str = "") -> StokerError:
+    """What was raised, for people.
+
+    Args:
+        raised: No error of ours.
+        secrets: Those that were looked up are masked.
+        host: Where it happened, with the end of the traceback as evidence; empty for the whole command, whose
+            traceback is shown by itself.
+    """
+    what = f"a fault in Stoker: {type(raised).__name__}: {raised}"
+    return StokerError(
+        Mask(secrets.values if secrets else ()).text(what),
+        where=host,
+        evidence=trace(raised, secrets).splitlines()[-_LINES:] if host else (),
+        next_step="report it, with the lines above",
+    )
