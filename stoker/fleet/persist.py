@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import stoker
-from stoker.config import script
 from stoker.errors import HostFailed
 from stoker.fleet import servers
 from stoker.fleet.flags import Flag
@@ -117,6 +114,8 @@ def texts(plan: LaunchPlan, there: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _unit(plan: LaunchPlan, there: Mapping[str, Any]) -> str:
+    from stoker.config import script  # a listing of the commands needs no Jinja2
+
     if not there["manager"]:
         return ""
     mounts = [there["home"], *([plan.model_path] if plan.model_path else [])]
@@ -135,6 +134,8 @@ def _unit(plan: LaunchPlan, there: Mapping[str, Any]) -> str:
 
 
 def _entry(plan: LaunchPlan, there: Mapping[str, Any]) -> str:
+    from stoker.config import script
+
     return script.render(["entry.sh.j2"], _TEMPLATES, {**_named(plan), "command": _command(there)})
 
 
@@ -175,6 +176,8 @@ def _plain(text: str) -> str:
 
 
 def _diff(old: str, new: str, name: str) -> Lines:
+    import difflib
+
     style = {"+": "green", "-": "red", "@": "cyan"}
     lines = difflib.unified_diff(
         old.splitlines(), new.splitlines(), f"{name} (there)", f"{name} (here)", lineterm=""
@@ -184,6 +187,8 @@ def _diff(old: str, new: str, name: str) -> Lines:
 
 def _modules() -> Sequence[str]:
     """Names of the agent's modules."""
+    from importlib.resources import files
+
     found = (file.name for file in files(stoker).joinpath("agent").iterdir())
     return sorted(n.removesuffix(".py") for n in found if n.endswith(".py") and n != "__init__.py")
 

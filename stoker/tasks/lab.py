@@ -68,19 +68,6 @@ def reboot(run: Run) -> int:
     return EXIT_DONE
 
 
-@command(
-    Flag("engine", "sglang (stand-in, simulated) or llamacpp (real)."),
-    Flag("keep", "Leave the lab up.", "flag"),
-)
-def demo(run: Run) -> int:
-    """The story, live on the lab: a tuned server, the tuning lost, REGRESSED, explained, restored, OK."""
-    from stoker import demo as story
-
-    return story.tell(
-        _folder(run) / "demo", run.args["engine"] or "sglang", run.screen, keep=run.args["keep"]
-    )
-
-
 def _folder(run: Run) -> Path:
     """The lab's folder, in the project."""
     return run.settings.root / ".lab"

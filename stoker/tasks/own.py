@@ -26,11 +26,6 @@ _FAILED = 1
 _NOTHING_CHOSEN = 5  # pytest's code where -k leaves a phase without tests
 
 
-def is_own_repository(root: Path) -> bool:
-    """Whether a project's folder is Stoker's own repository, where the tests lie beside the package."""
-    return (root / "stoker" / "tasks" / "own.py").is_file() and (root / "tests").is_dir()
-
-
 @command()
 def check(run: Run) -> int:
     """Lint, formatting, types, import contract: what CI checks."""
