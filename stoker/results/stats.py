@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from stoker.errors import InputError
+from stoker.results import noise
+from stoker.results.noise import Launches
 
 OK = "ok"
 REGRESSED = "regressed"
@@ -34,16 +36,6 @@ _UNSTABLE_LOSS = -math.log(1 - 0.15)
 _UNSTABLE_SPREAD = 0.04
 _DRIFT = 0.05
 _CLUSTER_GAP = 0.03
-# Priors, worth four degrees of freedom each: 1 % within a launch and 1 % between launches.
-_PRIOR_DF = 4.0
-_PRIOR_WITHIN = 0.01
-_PRIOR_BETWEEN = 0.01
-# What makes the SD of n − 1 of n runs (the farthest dropped) an estimate of σ, by n.
-_SPREAD_FACTOR = {3: 2.40, 4: 1.66, 5: 1.45, 6: 1.37, 7: 1.31, 8: 1.27, 9: 1.25, 10: 1.23}
-# Variance of a launch's location in units of σ²/n, by n; 1.13 from five runs on.
-_LOCATION_FACTOR = {1: 1.0, 2: 1.0, 3: 1.35, 4: 1.19}
-
-Launches = Sequence[Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -125,15 +117,13 @@ def judge(
     """
     if not 0 < max_loss < 1:
         raise InputError(f"a maximal loss of {max_loss} is not between 0 and 1")
-    _check(base, "the baseline")
-    _check(new, "the new measurement")
+    noise.checked(base, "the baseline")
+    noise.checked(new, "the new measurement")
     if not new:
         raise InputError("there is nothing measured to judge")
     if not base:
         return Verdict(NO_BASELINE, line=f"{_shape(new)}; there is no baseline to compare with")
-    sign = 1 if higher_is_better else -1
-    b = [[sign * math.log(x) for x in launch] for launch in base]
-    x = [[sign * math.log(x) for x in launch] for launch in new]
+    b, x = (noise.logs(side, higher_is_better=higher_is_better) for side in (base, new))
     evidence = _weigh(b, x)
     runs = sum(len(launch) for launch in x)
     few = {1: _WITH_ONE_RUN, 2: _WITH_TWO_RUNS}.get(runs, 0.0)
@@ -153,30 +143,19 @@ def judge(
     return Verdict(name, change, bar, ruled_out, need, why, "; ".join(parts))
 
 
-def _check(launches: Launches, side: str) -> None:
-    for launch in launches:
-        if not launch:
-            raise InputError(f"{side} has a launch without a valid run")
-        for value in launch:
-            # NaN makes every comparison false, so that a gate behind it would pass.
-            if isinstance(value, bool) or not math.isfinite(value) or value <= 0:
-                raise InputError(f"{side} has a value that is not a positive number: {value}")
-
-
 def _weigh(base: list[list[float]], new: list[list[float]]) -> _Evidence:
     n_base, n_new = len(base), len(new)
     few_base, few_new = min(map(len, base)), min(map(len, new))
-    within, spread = _within(base + new)
-    m_base = [_location(launch, statistics.fmean) for launch in base]
-    m_new = [_location(launch, max) for launch in new]
-    m_low = [_location(launch, min) for launch in new]
+    within, spread = noise.within(base + new)
+    m_base = [noise.location(launch, statistics.fmean) for launch in base]
+    m_new = [noise.location(launch, max) for launch in new]
+    m_low = [noise.location(launch, min) for launch in new]
     # With one or two runs a launch's location is picked, not estimated: it says nothing about launches.
     counts = few_new >= 3
-    squares = _squares(m_base) + (_squares(m_new) if counts else 0.0)
-    df = _PRIOR_DF + n_base - 1 + (n_new - 1 if counts else 0)
-    prior = _PRIOR_DF * (_PRIOR_BETWEEN**2 + within * _location_variance(few_base))
-    variance = (prior + squares) / df
-    extra = max(0.0, _location_variance(few_new) - _location_variance(few_base)) * within / n_new
+    squares = noise.squares(m_base) + (noise.squares(m_new) if counts else 0.0)
+    df = n_base - 1 + (n_new - 1 if counts else 0)
+    variance = noise.between(within, few_base, squares, df)
+    extra = max(0.0, noise.location_variance(few_new) - noise.location_variance(few_base)) * within / n_new
     error = math.sqrt(variance * (1 / n_base + 1 / n_new) + extra)
     middle = statistics.fmean(m_base)
     return _Evidence(
@@ -186,48 +165,6 @@ def _weigh(base: list[list[float]], new: list[list[float]]) -> _Evidence:
         s=math.sqrt(variance),
         spread=spread,
     )
-
-
-def _within(launches: list[list[float]]) -> tuple[float, float]:
-    """(variance within a launch with its prior, SD within as observed; 0 where no launch has three runs)."""
-    squares = df = 0.0
-    for launch in launches:
-        if len(launch) >= 3:
-            worth = 0.6 * (len(launch) - 1)
-            squares += worth * _spread(launch) ** 2
-            df += worth
-    pooled = (_PRIOR_DF * _PRIOR_WITHIN**2 + squares) / (_PRIOR_DF + df)
-    return pooled, math.sqrt(squares / df) if df else 0.0
-
-
-def _spread(launch: Sequence[float]) -> float:
-    """SD of the runs without the one farthest from the median, corrected for the dropping."""
-    middle = statistics.median(launch)
-    farthest = max(range(len(launch)), key=lambda i: abs(launch[i] - middle))
-    rest = [y for i, y in enumerate(launch) if i != farthest]
-    mean = statistics.fmean(rest)
-    variance = sum((y - mean) ** 2 for y in rest) / (len(rest) - 1)
-    return _SPREAD_FACTOR[min(len(launch), 10)] * math.sqrt(variance)
-
-
-def _location(launch: Sequence[float], pick: Callable[[Sequence[float]], float]) -> float:
-    """A launch's location: picked from one or two runs, the median of three or four, else a trimmed mean."""
-    n = len(launch)
-    if n <= 2:
-        return pick(launch)
-    if n <= 4:
-        return statistics.median(launch)
-    cut = int(0.2 * n)
-    return statistics.fmean(sorted(launch)[cut : n - cut])
-
-
-def _location_variance(n: int) -> float:
-    return _LOCATION_FACTOR.get(n, 1.13) / n
-
-
-def _squares(values: Sequence[float]) -> float:
-    mean = statistics.fmean(values)
-    return sum((v - mean) ** 2 for v in values)
 
 
 def _shaky(spread: float, new: list[list[float]]) -> str:
