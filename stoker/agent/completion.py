@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Mapping, NamedTuple, Optional
 
+from . import outside
 from .sse import AnswerError
 
 HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream"}
 DONE = b"[DONE]"
 _UNSAID: Mapping[str, Any] = {}
+_MOST_TOKENS = 1 << 40  # nobody counts further in one answer
 _CONTENT = ("content", "reasoning_content", "reasoning")
 
 
@@ -32,7 +34,7 @@ class Chunk(NamedTuple):
     def tokens(self) -> Optional[int]:
         """Tokens so far by the server's own count; None: it has not said."""
         count = self.usage.get("completion_tokens")
-        return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+        return count if type(count) is int and 0 <= count <= _MOST_TOKENS else None
 
 
 def body(
@@ -62,7 +64,7 @@ def parsed(event: bytes) -> Chunk:
         AnswerError: ``bad-json``: it is no chunk; ``server-error``: it tells an error.
     """
     try:
-        chunk = json.loads(event)
+        chunk = outside.parse(event)
         if chunk.get("error"):
             raise AnswerError("server-error", "the server sent an error: %s" % _message(chunk["error"]))
         # The load generator comes by here with every token: loops, not generators.
@@ -72,7 +74,7 @@ def parsed(event: bytes) -> Chunk:
             finish = choice.get("finish_reason") or finish
         usage = chunk.get("usage")
         return Chunk(content, dict(usage) if usage else _UNSAID, str(chunk.get("model") or ""), str(finish))
-    except (ValueError, AttributeError, TypeError) as error:
+    except (outside.OutsideError, ValueError, AttributeError, TypeError) as error:
         raise AnswerError("bad-json", "an event that is no chunk: %r" % event[:60]) from error
 
 

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
-from . import completion, http
+from . import completion, http, outside
 from .context import AgentError
 from .http import HttpError, Poll
 from .sse import AnswerError
@@ -102,9 +102,8 @@ def _listed(server: Server, poll: Poll) -> List[str]:
     answer = _ask(server, MODELS_PATH, poll)
     if answer.status in NO_LIST:
         return []
-    data = _json(_passed(answer, MODELS_PATH))
-    rows = data.get("data") if isinstance(data, dict) else None
-    return [str(row["id"]) for row in rows or () if isinstance(row, dict) and row.get("id")]
+    rows = outside.rows(_json(_passed(answer, MODELS_PATH)), "data")
+    return [str(row["id"]) for row in rows if row.get("id")]
 
 
 def check_answerer(answer: Completion, served: Iterable[str], listed: bool) -> None:

@@ -6,13 +6,13 @@ neither tells when the bytes arrived.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import socket
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
+from . import outside
 from .sse import Answer, AnswerError, Body
 
 LIMIT = 8 << 20
@@ -54,8 +54,8 @@ class Response(NamedTuple):
             HttpError: ``protocol``: it is none.
         """
         try:
-            return json.loads(self.body)
-        except ValueError as error:
+            return outside.parse(self.body)
+        except outside.OutsideError as error:
             raise HttpError("protocol", f"the answer is no JSON: {error}", self.status) from error
 
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
-from . import http
+from . import http, outside
 from .context import Context
 from .gate import MODELS_PATH, NO_LIST, same_model
 from .subject import Subject
@@ -76,8 +76,7 @@ def _listed(ctx: Context, found: Subject) -> Tuple[List[Dict[str, Any]], str, in
     if not found.engine.get("lists_model", True):
         return [], "the list of %s does not tell what it serves" % found.engine["name"], 200
     models, why, status = _json(ctx, found, MODELS_PATH)
-    rows = models.get("data") if isinstance(models, dict) else None
-    return [row for row in rows or () if isinstance(row, dict) and row.get("id")], why, status
+    return [row for row in outside.rows(models, "data") if row.get("id")], why, status
 
 
 def _launched_for(found: Subject) -> str:

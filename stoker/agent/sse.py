@@ -96,7 +96,7 @@ class Body:
 
     def _understand(self, lines: List[str]) -> None:
         code = lines[0].split(" ")[1] if " " in lines[0] else ""
-        if len(code) != 3 or not code.isdigit() or len(lines) > _HEADER_LIMIT:
+        if len(code) != 3 or not (code.isascii() and code.isdigit()) or len(lines) > _HEADER_LIMIT:
             raise AnswerError("bad-http", f"no HTTP answer: {lines[0][:40]!r}")
         pairs = (line.partition(":") for line in lines[1:])
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
