@@ -19,7 +19,7 @@ from stoker.config.inventory_files import VarsFiles
 from stoker.config.inventory_groups import Graph, arrange
 from stoker.config.inventory_model import Definitions, HostDef, Place, Vars
 from stoker.config.inventory_vars import Holder
-from stoker.errors import ConfigError, InputError
+from stoker.errors import ConfigError, InputError, Problem
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,18 @@ def load(paths: Sequence[Path], *, root: Path) -> Inventory:
     Raises:
         ConfigError: With every mistake of every file.
     """
+    inventory, problems = examine(paths, root=root)
+    if problems:
+        raise ConfigError(problems)
+    return inventory
+
+
+def examine(paths: Sequence[Path], *, root: Path) -> tuple[Inventory, tuple[Problem, ...]]:
+    """The same with what is wrong beside what could be read.
+
+    Returns:
+        The inventory, of use only for saying more where there are mistakes; and every mistake of every file.
+    """
     definitions = Definitions()
     sources = [root / path for path in paths]
     for source in sources:
@@ -110,7 +122,7 @@ def load(paths: Sequence[Path], *, root: Path) -> Inventory:
     folders = dict.fromkeys(
         source if inventory_read.is_folder(source) else source.parent for source in sources
     )
-    return _build(definitions, list(folders), root)
+    return _build(definitions, list(folders), root), tuple(definitions.problems)
 
 
 def is_adhoc(text: str) -> bool:
@@ -134,7 +146,10 @@ def adhoc(text: str) -> Inventory:
             _add_adhoc(part, definitions)
     if not definitions.hosts:
         raise InputError("no host is named", where=text, next_step="e.g. root@10.1.230.174,")
-    return _build(definitions, [], Path())
+    inventory = _build(definitions, [], Path())
+    if definitions.problems:
+        raise ConfigError(definitions.problems)
+    return inventory
 
 
 def _add_adhoc(part: str, definitions: Definitions) -> None:
@@ -159,8 +174,8 @@ def _build(definitions: Definitions, folders: Sequence[Path], root: Path) -> Inv
         folders: Where group_vars/ and host_vars/ are looked for, later ones winning.
         root: Paths are shown relative to it.
 
-    Raises:
-        ConfigError: With the mistakes of the definitions and of the variable files.
+    Returns:
+        What could be made of them; the mistakes of the variable files are added to those of the definitions.
     """
     graph = arrange(definitions)
     group_files = [
@@ -179,8 +194,6 @@ def _build(definitions: Definitions, folders: Sequence[Path], root: Path) -> Inv
             variables.update(files.of(name))
         variables.update(_magic(definition, groups), groups=magic_groups)
         hosts[name] = Host(name, variables, groups, str(definition.place))
-    if definitions.problems:
-        raise ConfigError(definitions.problems)
     return Inventory(hosts, _groups(definitions, graph), root)
 
 
