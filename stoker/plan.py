@@ -231,7 +231,10 @@ def _argv(server: Server, engine: Engine, python: str) -> list[str]:
         argv += [engine.model_flag, server.model] if engine.model_flag else [server.model]
         argv += [engine.host_flag, server.bind, engine.port_flag, str(server.port)]
     for flag, value in _flags(server).items():
-        argv += [flag, *_words(value)] if value != () else []
+        if flag in engine.repeats and isinstance(value, tuple):
+            argv += [word for one in value for word in (flag, one)]
+        elif value != ():
+            argv += [flag, *_words(value)]
     return argv
 
 

@@ -36,6 +36,7 @@ OPERATIONS = {
     "status": ("status", "status"),
     "bench": ("bench", "bench"),
     "fingerprint": ("fingerprint", "take"),
+    "capture": ("capture", "capture"),
     "logs": ("logs", "logs"),
     "manifest": ("files", "manifest"),
     "unlock": ("locks", "unlock"),

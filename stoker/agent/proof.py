@@ -135,13 +135,14 @@ def workers(
 def _leaf(seen: Snapshot, process: Process) -> Process:
     """What a wrapper runs, where the wrapper stays its parent."""
     children = seen.children(process.pid)
-    while len(children) == 1 and _wraps(process):
+    while len(children) == 1 and wraps(process):
         process = children[0]
         children = seen.children(process.pid)
     return process
 
 
-def _wraps(process: Process) -> bool:
+def wraps(process: Process) -> bool:
+    """Whether it is a program that stays the parent of what it runs."""
     program = recognise.invocation(process.argv).program
     return recognise.is_shell(process) or program in _WRAPPERS
 

@@ -103,7 +103,7 @@ def _launched(ctx: Context, params: Mapping[str, Any], seen: Snapshot, slot: str
     listener = _listener(seen, launch, members)
     plan = params.get("plan")
     mine = plan if plan and plan["profile_hash"] == launch.get("profile_hash") else None
-    engine = mine["engine"] if mine else _engine(params, str(launch.get("engine", "")))
+    engine = mine["engine"] if mine else engine_named(params, str(launch.get("engine", "")))
     launcher = seen.by_pid.get(int(launch["pid"])) or members[0]
     workers = proof.workers(seen, members, launch, engine)
     headers = gate.server_of(plan).headers if plan else {}
@@ -151,16 +151,16 @@ def _on_port(params: Mapping[str, Any], seen: Snapshot, port: int) -> Subject:
     for row in found:
         for family in known:
             if row.pid in {member.pid for member in family.members}:
-                engine = _engine(params, family.engine)
+                engine = engine_named(params, family.engine)
                 launcher = family.launcher or family.members[0]
-                return _by_hand(params, seen, engine, launcher, list(family.members), row)
+                return by_hand(params, seen, engine, launcher, list(family.members), row)
     process = seen.by_pid[int(found[0].pid or 0)]
     plan = params.get("plan")
-    engine = plan["engine"] if plan else _engine(params, "")
-    return _by_hand(params, seen, engine, process, [process, *seen.descendants(process.pid)], found[0])
+    engine = plan["engine"] if plan else engine_named(params, "")
+    return by_hand(params, seen, engine, process, [process, *seen.descendants(process.pid)], found[0])
 
 
-def _by_hand(
+def by_hand(
     params: Mapping[str, Any],
     seen: Snapshot,
     engine: Mapping[str, Any],
@@ -168,6 +168,13 @@ def _by_hand(
     members: List[Process],
     listener: Listener,
 ) -> Subject:
+    """A server that nobody launched by Stoker.
+
+    Args:
+        launcher: Its first process.
+        members: All of its processes.
+        listener: Where it listens.
+    """
     root = {"pid": launcher.pid, "start": launcher.start}
     plan = params.get("plan")
     headers = gate.server_of(plan).headers if plan else {}
@@ -226,7 +233,8 @@ def _serves(row: Listener) -> bool:
     return answer.status in (200, 401, 403)
 
 
-def _engine(params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def engine_named(params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An engine of the request; one that nobody knows has what every OpenAI API has."""
     known = {engine["name"]: engine for engine in params["engines"]}
     return known.get(name) or known.get("openai") or UNKNOWN_ENGINE
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from stoker import engines
 from stoker.results import names
 from stoker.results.causes import (
     ARGUMENTS,
@@ -24,12 +27,14 @@ from stoker.results.causes import (
 # typed is what it says.
 _SAME = 0.02
 _LARGE = 10000
+_NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
 
 def look(new: Side, base: Side) -> Findings:
     """Compare arguments: what the servers report, and what only their command lines tell."""
     was, now = dict(_flat(base.fingerprint.args)), dict(_flat(new.fingerprint.args))
-    said_was, said_now = flags(base.fingerprint.argv), flags(new.fingerprint.argv)
+    aliases = engines.get(new.engine).aliases if new.engine in engines.names() else {}
+    said_was, said_now = flags(base.fingerprint.argv, aliases), flags(new.fingerprint.argv, aliases)
     unknown = []
     if not (was and now):
         missing = base if not was else new
@@ -54,22 +59,37 @@ def look(new: Side, base: Side) -> Findings:
     return Findings(tuple(causes), (count(same, "engine argument"),) if same else (), tuple(unknown))
 
 
-def flags(argv: Sequence[str]) -> dict[str, str]:
+def flags(argv: Sequence[str], aliases: Mapping[str, str] = _NO_ALIASES) -> dict[str, str]:
     """The flags of a command line: ``--name value``, ``--name=value``; a bare one is ``true``.
 
     What precedes the first flag (the program and where it lies) is left out: the versions tell about it.
+
+    Args:
+        argv: The command line.
+        aliases: Other spellings of flags, each with the one that counts.
     """
     found: dict[str, str] = {}
     name = ""
     for word in argv[1:]:
         if word.startswith("-") and not _is_number(word):
-            name, equals, value = word.lstrip("-").partition("=")
+            spelled, equals, value = word.partition("=")
+            name = aliases.get(spelled, spelled).lstrip("-")
             found[name] = value if equals else "true"
             name = "" if equals else name
         elif name:
             # A list has several values: `--gpus 0 1`.
             found[name] = word if found[name] == "true" else f"{found[name]} {word}"
-    return {key: value for key, value in found.items() if key and key != "m"}
+    return {key: _spaced(value) for key, value in found.items() if key and key != "m"}
+
+
+def _spaced(value: str) -> str:
+    """JSON is the same however it is spaced."""
+    if not value.startswith("{"):
+        return value
+    try:
+        return json.dumps(json.loads(value))
+    except ValueError:
+        return value
 
 
 def _is_number(word: str) -> bool:

@@ -109,7 +109,7 @@ def _judged(difference: _Difference, new: Side, base: Side) -> Cause:
     name = difference.name
     by_engine = {*new.fingerprint.engine_set, *base.fingerprint.engine_set}
     confidence, reason, weight = LIKELY, _REASONS[difference.kind], 10 * _KINDS[difference.kind]
-    if name == "CUDA_VISIBLE_DEVICES" and _same_devices(difference):
+    if name == "CUDA_VISIBLE_DEVICES" and _same_devices(difference, new, base):
         confidence, reason = UNLIKELY, "the same GPUs in another order or spelling"
     elif names.is_cosmetic(name):
         confidence, reason = UNLIKELY, "it names a place, an identity or what is logged"
@@ -134,8 +134,18 @@ _REASONS = {
 }
 
 
-def _same_devices(difference: _Difference) -> bool:
-    return sorted(difference.was.split(",")) == sorted(difference.now.split(","))
+def _same_devices(difference: _Difference, new: Side, base: Side) -> bool:
+    """Whether the same GPUs are named, by index or UUID; or, where one side names none, the same are held."""
+    if difference.kind != "changed":
+        held = [{str(gpu.get("uuid")) for gpu in side.fingerprint.gpus} for side in (new, base)]
+        return bool(held[0]) and held[0] == held[1]
+    return _uuids(difference.was, base) == _uuids(difference.now, new)
+
+
+def _uuids(told: str, side: Side) -> list[str]:
+    """The GPUs of a list by their UUIDs, as far as those are known."""
+    known = {str(gpu.get("index")): str(gpu.get("uuid")) for gpu in side.fingerprint.gpus}
+    return sorted(known.get(word.strip(), word.strip()) for word in told.split(","))
 
 
 def _alone(side: Side) -> bool:
