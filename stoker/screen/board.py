@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from stoker.screen.outputlines import OutputLines
-from stoker.screen.shapes import BAD, DIM, GOOD, line_of
+from stoker.screen.shapes import BAD, DIM, GOOD, joined, line_of
 from stoker.screen.words import clean_line, seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from stoker.screen.paper import Paper
 
 _PATIENCE_S = 0.5  # a line without an end that stays so for so long is shown as it is
 _LARGEST = 1e15  # of a number that a host sends and a bar can show
@@ -21,7 +23,7 @@ _LARGEST = 1e15  # of a number that a host sends and a bar can show
 class Board:
     """Live progress of many hosts; safe to call from their threads."""
 
-    def __init__(self, console: Console, width: int) -> None:
+    def __init__(self, console: Console | Paper, width: int) -> None:
         self._console = console
         self._width = width
         self._lock = threading.Lock()
@@ -29,16 +31,7 @@ class Board:
         self._stages: dict[str, str] = {}
         self._outputs: dict[tuple[str, str], OutputLines] = {}
         self._timer: threading.Timer | None = None
-        self._progress = Progress(
-            TextColumn("{task.fields[host]}", style="bold", markup=False),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[text]}", style=DIM, markup=False),
-            console=console,
-            transient=True,
-            disable=not console.is_interactive,
-        )
+        self._bars = _bars(console) if console.is_interactive else None
         self._shows: dict[str, Callable[[str, dict[str, Any]], None]] = {
             "step": self._step,
             "stage": self._stage,
@@ -50,7 +43,8 @@ class Board:
         }
 
     def __enter__(self) -> Board:
-        self._progress.start()
+        if self._bars is not None:
+            self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -59,7 +53,8 @@ class Board:
             if timer is not None:
                 timer.cancel()
             self._tell_rests(None)
-        self._progress.stop()
+        if self._bars is not None:
+            self._bars.stop()
 
     def event(self, host: str, event: dict[str, Any]) -> None:
         """Show an event of the wire, or our own ``activity`` or ``note``; what is unknown is passed over."""
@@ -76,16 +71,18 @@ class Board:
             self._line(host, *parts)
 
     def _line(self, host: str, *parts: str | tuple[str, str]) -> None:
-        self._progress.console.print(line_of([(host.ljust(self._width) + "  ", "bold"), *parts]))
+        self._console.print(line_of([(host.ljust(self._width) + "  ", "bold"), *parts]))
 
     def _row(self, host: str, what: str, fraction: float | None, text: str = "") -> None:
         """The host's bar; without a known fraction it pulses."""
+        if self._bars is None:
+            return
         total, done = (None, 0.0) if fraction is None else (1.0, fraction)
         shown = clean_line(text, max(10, self._console.width - self._width - 60))
         if host not in self._rows:
             name = host.ljust(self._width)
-            self._rows[host] = self._progress.add_task(what, total=total, host=name, text=shown)
-        self._progress.update(self._rows[host], description=what, total=total, completed=done, text=shown)
+            self._rows[host] = self._bars.add_task(what, total=total, host=name, text=shown)
+        self._bars.update(self._rows[host], description=what, total=total, completed=done, text=shown)
 
     def _step(self, host: str, event: dict[str, Any]) -> None:
         name = clean_line(event.get("name", ""), 60)
@@ -131,7 +128,7 @@ class Board:
         head, style = (host.ljust(self._width) + "  ", "bold"), DIM if stream == "stderr" else ""
         texts = [line_of([head, (line, style)]) for line in lines]
         if texts:
-            self._progress.console.print(Text("\n").join(texts))
+            self._console.print(joined(texts))
 
     def _show_rests(self) -> None:
         """Lines whose end does not come: a question, or a command's last word."""
@@ -157,6 +154,21 @@ class Board:
 
     def _activity(self, host: str, event: dict[str, Any]) -> None:
         self._row(host, clean_line(event.get("name", ""), 60), None)
+
+
+def _bars(console: Any) -> Progress:
+    """The bars, not started yet."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.fields[host]}", style="bold", markup=False),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[text]}", style=DIM, markup=False),
+        console=console,
+        transient=True,
+    )
 
 
 def _number(value: Any) -> float | None:

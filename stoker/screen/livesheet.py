@@ -6,14 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group
-from rich.live import Live
-from rich.text import Text
-
 from stoker.screen.board import Board
 from stoker.screen.shapes import DIM, Draw, line_of, table_of
 
 if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.live import Live
+
     from stoker.screen.terminal import Screen
 
 
@@ -28,15 +27,15 @@ class LiveSheet(Board):
         self._draw = draw
         self._seen: dict[str, dict[str, Any]] = {}
         self._fresh: set[str] = set()
-        self._live = Live(self._render(), console=screen.console, auto_refresh=False, screen=False)
+        self._live = self._start() if self._console.is_interactive else None
 
     def __enter__(self) -> LiveSheet:
-        if self._console.is_interactive:
+        if self._live is not None:
             self._live.start(refresh=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._console.is_interactive:
+        if self._live is not None:
             self._live.stop()
 
     def event(self, host: str, event: dict[str, Any]) -> None:
@@ -46,7 +45,7 @@ class LiveSheet(Board):
         with self._lock:
             self._seen[host] = event
             self._fresh.add(host)
-            if self._console.is_interactive:
+            if self._live is not None:
                 self._live.update(self._render(), refresh=True)
             elif self._fresh >= self._hosts:
                 self._fresh.clear()
@@ -55,7 +54,16 @@ class LiveSheet(Board):
     def line(self, host: str, *parts: str | tuple[str, str]) -> None:
         """What a host has to say stands in the table."""
 
+    def _start(self) -> Live:
+        from rich.live import Live
+
+        console: Any = self._console  # Rich's own, where it is interactive
+        return Live(self._render(), console=console, auto_refresh=False, screen=False)
+
     def _render(self) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
         sheet = self._draw(self._seen)
         now = Text(time.strftime("%H:%M:%S  (Ctrl-C ends it)"), style=DIM)
         return Group(table_of(sheet.columns, sheet.rows), *(line_of([line]) for line in sheet.lines), now)

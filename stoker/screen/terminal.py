@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from stoker.errors import ConfigError, StokerError
 from stoker.screen.board import Board
 from stoker.screen.livesheet import LiveSheet
+from stoker.screen.paper import Paper, console_of
 from stoker.screen.shapes import BAD, DIM, Draw, Sheet, line_of, table_of
 from stoker.screen.words import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.console import Console
 
 _PLAIN = "stoker-plain"  # the name of what follows, for Python's codecs
 _SIGNS = str.maketrans("✓✗·→×…│⏎–−±", "+x.>x~| --~")
@@ -47,9 +47,8 @@ class Screen:
             if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
                 stream.reconfigure(errors=_PLAIN)
         file = sys.stderr if json else sys.stdout
-        # Rich falls back to 80 columns without a terminal and would cut what a log file should hold whole.
-        self.console = Console(file=file, highlight=False, soft_wrap=not file.isatty())
-        self.errors = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+        self.console = console_of(file)
+        self.errors = console_of(sys.stderr)
 
     def say(self, *parts: str | tuple[str, str]) -> None:
         """One line; a part is text or (text, style). Cleaned, and nothing is read as markup."""
@@ -110,12 +109,16 @@ class Screen:
         if error.next_step:
             self.errors.print(line_of([("  next: ", "cyan"), error.next_step]))
 
+    def aside(self, *parts: str | tuple[str, str], end: str = "\n") -> None:
+        """One line on stderr, or the question that an answer is typed behind."""
+        self.errors.print(line_of(parts), end=end)
+
     def trace(self, text: str) -> None:
         """A traceback, on stderr; what a host said may stand in it."""
         for line in text.removesuffix("\n").split("\n"):
             self.errors.print(line_of([line]))
 
-    def evidence(self, lines: Sequence[str], console: Console | None = None) -> None:
+    def evidence(self, lines: Sequence[str], console: Console | Paper | None = None) -> None:
         """The last lines of a log or output, marked as quoted."""
         for line in lines[-12:]:
             (console or self.console).print(line_of([("  │ ", DIM), (clean_line(line, 300), DIM)]))

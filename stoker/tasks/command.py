@@ -136,7 +136,7 @@ def _run(c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[s
         screen.error(raised)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
-        screen.errors.print("interrupted", style="bold yellow")
+        screen.aside(("interrupted", "bold yellow"))
     except BrokenPipeError:
         nobody_reads()
         return EXIT_BROKEN_PIPE

@@ -155,7 +155,7 @@ class Run:
             return
         if not sys.stdin.isatty():
             raise InputError("nobody is there to confirm", next_step="look at the list, then add --yes")
-        self.screen.errors.print(f"{question} [y/N] ", end="", markup=False)
+        self.screen.aside(f"{question} [y/N] ", end="")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise InputError(
                 "not confirmed; nothing was touched", next_step="answer y to end them, or narrow the choice"

@@ -43,7 +43,7 @@ def test_only_the_module_of_a_named_command_is_loaded(tmp_path: Path) -> None:
     assert ended.code == 0, ended.text
     loaded = set(ended.err.split())
     assert "stoker.tasks.project" in loaded
-    unwanted = ("stoker.tasks.life", "stoker.fleet.measure", "jinja2", "pydantic", "scipy")
+    unwanted = ("stoker.tasks.life", "stoker.fleet.measure", "jinja2", "pydantic", "scipy", "rich")
     assert not loaded & set(unwanted)
 
 
