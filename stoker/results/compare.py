@@ -9,8 +9,9 @@ from typing import Any
 from stoker.results.baseline import Baseline, Key, Missing
 from stoker.results.explain import Explanation, explain
 from stoker.results.figures import figure, percent
+from stoker.results.noise import Launches
 from stoker.results.record import Metric, Record
-from stoker.results.stats import INCONCLUSIVE, MAX_LOSS, NO_BASELINE, Launches, Verdict, judge
+from stoker.results.stats import INCONCLUSIVE, MAX_LOSS, NO_BASELINE, Verdict, judge
 
 
 @dataclass(frozen=True)

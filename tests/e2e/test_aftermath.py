@@ -104,10 +104,10 @@ def test_an_interrupted_matrix_says_what_runs_what_ran_and_how_to_go_back(
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, out + err
     assert (
-        "slot sleeper (sleeper) goes on loading on box; before the matrix ran tiny (profile plain)"
+        "slot sleeper (sleeper) goes on loading on box; before ran tiny (profile plain)"
         in out + err
     )
-    assert "inv stop --host box --profile sleeper && inv restart --host box --profile plain" in out + err
+    assert "inv stop --host box --slot sleeper && inv restart --host box --profile plain" in out + err
 
 
 def test_a_kill_that_nobody_confirms_says_that_nothing_was_ended(project: ProjectFolder) -> None:
