@@ -11,6 +11,7 @@ from stoker.config import names, yamlfile
 from stoker.config import profile_parts as parts
 from stoker.config.profile_kinds import SecretRef
 from stoker.config.profile_model import Mistake, Profile, flag_of, read
+from stoker.config.profile_origin import Setting, settings
 from stoker.config.profile_parts import Part, Reader
 from stoker.errors import ConfigError, InputError, Problem, nearest
 
@@ -113,6 +114,14 @@ class Library:
             if not _follows(mistake.path, reader.failed) and not (mistake.absent and reader.somewhere)
         ]
         return Examined(tree, data, profile, tuple(problems), tuple(reader.undefined))
+
+    def origin(self, name: str, host: Host) -> tuple[Setting, ...]:
+        """Every value of a profile as it is on a host, with the place where it was written.
+
+        Raises:
+            InputError: As ``resolve``.
+        """
+        return settings(self.resolve(name, host), self._tree(name))
 
     def _tree(self, name: str) -> Part:
         """The merged tree, host by host the same."""

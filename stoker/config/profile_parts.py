@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stoker.config import template
@@ -24,6 +24,7 @@ class Part:
         value: What YAML makes of a scalar; None for null and for what follows.
         entries: Of a mapping, its values.
         items: Of a list, its values.
+        over: What it replaced in a file that this one extends; None where nothing.
     """
 
     document: Document
@@ -31,6 +32,7 @@ class Part:
     value: Any = None
     entries: Mapping[str, Part] | None = None
     items: tuple[Part, ...] | None = None
+    over: Part | None = None
 
     @property
     def is_null(self) -> bool:
@@ -75,7 +77,7 @@ def odd_keys(document: Document, at: Path = (), value: Any = None) -> Iterator[P
 def merge(below: Part, above: Part) -> Part:
     """``above`` over ``below``: mappings key by key, anything else replaces, also ``null``."""
     if below.entries is None or above.entries is None:
-        return above
+        return replace(above, over=below)
     merged = dict(below.entries)
     for key, part in above.entries.items():
         merged[key] = merge(merged[key], part) if key in merged else part

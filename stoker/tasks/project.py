@@ -5,17 +5,15 @@ from __future__ import annotations
 import difflib
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from stoker.errors import EXIT_DONE, StokerError, exit_code_of
+from stoker.errors import EXIT_DONE
 from stoker.fleet import daily
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import DIFF, HOST, INVENTORY, JSON, READING, command
 
 if TYPE_CHECKING:
     from stoker.tasks.run import Run
-
-PROFILE = Flag("profile", "Profiles to show.", "list")
 
 
 @command(HOST, INVENTORY, JSON)
@@ -58,43 +56,6 @@ def exec_(run: Run) -> int:
     run.need("cmd", "inv exec --host NAME --cmd 'uptime'")
     run.hosts(demanded=True)  # a command may change anything
     return run.end(run.on_hosts(daily.EXEC))
-
-
-@command(HOST, INVENTORY, JSON, PROFILE)
-def profiles(run: Run) -> int:
-    """The tuning profiles, with what each resolves to on the hosts that should run it."""
-    names = run.args["profile"] or run.project.library.names()
-    known = run.hosts()
-    rows: list[tuple[Any, ...]] = []
-    failed: list[StokerError] = []
-    for name in names:
-        host = next((h for h in known if name in _desired(h)), known[0])
-        try:
-            plan = run.project.plan(name, host, secrets=False)
-        except StokerError as raised:
-            failed.append(raised)
-            continue
-        run.document.setdefault("profiles", {})[name] = {
-            "host": host.name,
-            "hash": plan.profile_hash,
-            **plan.resolved,
-        }
-        tuning = len(plan.env)
-        rows.append(
-            (
-                name,
-                plan.engine.name,
-                plan.slot,
-                f"{plan.bind}:{plan.port}",
-                tuning,
-                plan.profile_hash,
-                host.name,
-            )
-        )
-    run.screen.table(("profile", "engine", "slot", "listens on", "variables>", "hash", "resolved for"), rows)
-    for error in failed:
-        run.screen.error(error)
-    return exit_code_of(error.exit_code for error in failed)
 
 
 @command(HOST, INVENTORY, JSON, Flag("profile", "Profile to render.", "list"), DIFF)
@@ -150,12 +111,6 @@ def init(run: Run) -> int:
     return EXIT_DONE
 
 
-def _desired(host: Any) -> tuple[str, ...]:
-    from stoker.fleet.servers import desired
-
-    return desired(host)
-
-
 def _show_diff(run: Run, old: str, new: str, name: str) -> None:
     """A unified diff in colour; says so when nothing differs."""
     lines = list(
@@ -170,4 +125,4 @@ def _show_diff(run: Run, old: str, new: str, name: str) -> None:
         run.screen.say((line, style))
 
 
-COMMANDS = (hosts, ping, exec_, profiles, render, unlock, init)
+COMMANDS = (hosts, ping, exec_, render, unlock, init)

@@ -17,7 +17,8 @@ from stoker.tasks.command import Command
 
 # Module of this package -> its commands, in the order of its COMMANDS.
 SHELF = {
-    "project": ("hosts", "ping", "exec", "profiles", "render", "unlock", "init"),
+    "project": ("hosts", "ping", "exec", "render", "unlock", "init"),
+    "profiles": ("profiles",),
     "doctor": ("doctor",),
     "life": ("restart", "start", "wait", "stop", "kill"),
     "persist": ("persist",),
