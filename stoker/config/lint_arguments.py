@@ -30,7 +30,7 @@ class Known:
     @property
     def named(self) -> str:
         """Whose list it is, for people."""
-        return f"{'the host says' if self.proved else 'stored list of'} {self.arguments.version}"
+        return "as its help on the host says" if self.proved else f"stored list of {self.arguments.version}"
 
 
 def check(tree: Part, args: Mapping[str, Any], engine: Engine, known: Known) -> Iterator[Finding]:

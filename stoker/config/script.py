@@ -44,6 +44,22 @@ def render(names: Sequence[str], folders: Sequence[Path], context: Mapping[str, 
         raise _script_mistake(error, names) from error
 
 
+def check(name: str, folders: Sequence[Path]) -> None:
+    """Read a template without rendering it.
+
+    Args:
+        name: Its file's name.
+        folders: Where it lies; what it builds on is searched there too.
+
+    Raises:
+        BadTemplate: With the file and line.
+    """
+    try:
+        _environment(tuple(folders)).get_template(name)
+    except (*MISTAKES, OSError) as error:
+        raise _script_mistake(error, [name]) from error
+
+
 @lru_cache(maxsize=8)
 def _environment(folders: tuple[Path, ...]) -> Bounded:
     """One for all hosts: it keeps what it has compiled, and reads a file again when that has changed."""

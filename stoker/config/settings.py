@@ -92,6 +92,15 @@ def load(root: Path, values: Mapping[str, Any]) -> Settings:
     return Settings(root=root, **typed)
 
 
+def is_usable(root: Path, name: str, value: Any) -> bool:
+    """Whether one setting by itself is right."""
+    try:
+        load(root, {name: value})
+    except InputError:
+        return False
+    return True
+
+
 def _typed(name: str, value: Any, default: Any) -> Any:
     """One setting as the kind of its default."""
     where = f"setting stoker.{name}"

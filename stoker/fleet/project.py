@@ -45,10 +45,15 @@ class Project:
         """The project's folder."""
         return self.settings.root
 
+    @property
+    def inventory_path(self) -> Path:
+        """The file or folder of the inventory."""
+        return self.root / self._inventory if self._inventory else self.settings.path("inventory")
+
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory; ConfigError with every mistake in it."""
-        path = self.root / self._inventory if self._inventory else self.settings.path("inventory")
+        path = self.inventory_path
         if not path.exists():
             hint = "write it, point --inventory at one, or lay a new project: stoker init DIR"
             raise InputError("there is no inventory", where=self.shown(path), next_step=hint)

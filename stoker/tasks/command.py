@@ -74,12 +74,13 @@ READING = (HOST, INVENTORY, FORKS, JSON)
 CHANGING = (*READING, CHECK, DIFF, SERIAL)
 
 
-def command(*flags: Flag, name: str = "") -> Callable[[Body], Command]:
+def command(*flags: Flag, name: str = "", forgiving: bool = False) -> Callable[[Body], Command]:
     """Make a command of a function.
 
     Args:
         flags: Its arguments, as shown by ``inv --help NAME``.
         name: As typed, where the function's own name will not do.
+        forgiving: It begins in spite of wrong settings in ``invoke.yaml``, which it tells itself.
 
     Returns:
         A decorator. The function gets a ``Run`` with the typed arguments and returns the exit code; what it
@@ -91,7 +92,7 @@ def command(*flags: Flag, name: str = "") -> Callable[[Body], Command]:
 
         def entry(c: Context, **given: Any) -> None:
             try:
-                code = _run(c, spelled, body, flags, given)
+                code = _run(c, spelled, body, flags, given, forgiving=forgiving)
             except KeyboardInterrupt:  # while it was still being imported, or already at its end
                 code = EXIT_INTERRUPTED
             if code:
@@ -118,7 +119,9 @@ def _signature(flags: Sequence[Flag]) -> inspect.Signature:
     return inspect.Signature([inspect.Parameter("c", kind), *required, *optional])
 
 
-def _run(c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[str, Any]) -> int:
+def _run(
+    c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[str, Any], *, forgiving: bool
+) -> int:
     """The whole of a command, from typed arguments to its exit code."""
     from stoker.screen import Screen
     from stoker.tasks.run import Run
@@ -128,7 +131,8 @@ def _run(c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[s
     error: StokerError | None = None
     try:
         given = {key: value for key, value in given.items() if value is not None}
-        run = Run.begin(name, Path(str(c.config.stoker_root)), _plain(c.config.get("stoker", {})), screen)
+        root, values = Path(str(c.config.stoker_root)), _plain(c.config.get("stoker", {}))
+        run = Run.begin(name, root, _usable(root, values) if forgiving else values, screen)
         run.args = parse_all(flags, given)
         code = body(run)
     except StokerError as raised:
@@ -156,6 +160,19 @@ def _run(c: Context, name: str, body: Body, flags: Sequence[Flag], given: dict[s
 def _plain(value: Any) -> Any:
     """Invoke's configuration as plain dicts: what it gives are proxies, which are no mappings."""
     return {key: _plain(value[key]) for key in value} if hasattr(value, "keys") else value
+
+
+def _usable(root: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """The settings without those that are wrong in ``invoke.yaml``; a wrong one from elsewhere stays."""
+    from stoker.config import yamlfile
+    from stoker.config.settings import is_usable
+
+    path = root / "invoke.yaml"
+    written = yamlfile.load(path).data if path.is_file() else None
+    own = (written.get("stoker") if isinstance(written, dict) else None) or {}
+    return {
+        name: value for name, value in values.items() if name not in own or is_usable(root, name, own[name])
+    }
 
 
 def nobody_reads() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import BaseModel
 
 from stoker.fleet.flags import Flag
-from stoker.tasks import demo, doctor, lab, life, look, measure, persist, play, profiles, project
+from stoker.tasks import demo, doctor, lab, life, lint, look, measure, persist, play, profiles, project
 from stoker.tasks.command import CHANGING, READING, Command
 
 _HEAD = """\
@@ -34,7 +34,9 @@ def commands() -> str:
     """The whole page, in Markdown."""
     parts = [_HEAD, "## Flags that commands share\n\n" + _table(CHANGING)]
     parts.append("Reading commands have the first four; commands that change hosts have them all.\n")
-    parts += _section("The project and its hosts", (*project.COMMANDS, *profiles.COMMANDS, *doctor.COMMANDS))
+    parts += _section(
+        "The project and its hosts", (*project.COMMANDS, *lint.COMMANDS, *profiles.COMMANDS, *doctor.COMMANDS)
+    )
     parts += _section("The life of a server", (*life.COMMANDS, *persist.COMMANDS, *look.COMMANDS))
     parts += _section("Measure, judge, explain", measure.COMMANDS)
     parts += _section("Runbooks", play.COMMANDS)

@@ -18,6 +18,7 @@ from stoker.tasks.command import Command
 # Module of this package -> its commands, in the order of its COMMANDS.
 SHELF = {
     "project": ("hosts", "ping", "exec", "render", "unlock", "init"),
+    "lint": ("lint",),
     "profiles": ("profiles",),
     "doctor": ("doctor",),
     "life": ("restart", "start", "wait", "stop", "kill"),
