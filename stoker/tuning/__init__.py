@@ -1,7 +1,17 @@
 """Tuning: the catalogue of variables as data, and the rules over an environment."""
 
 from stoker.tuning.catalogue import Catalogue
-from stoker.tuning.check import check
-from stoker.tuning.model import Remark, Setting, Severity, Variable
+from stoker.tuning.check import check, codes
+from stoker.tuning.model import Family, Overwrite, Remark, Setting, Severity, Variable
 
-__all__ = ["Catalogue", "Remark", "Setting", "Severity", "Variable", "check"]
+__all__ = [
+    "Catalogue",
+    "Family",
+    "Overwrite",
+    "Remark",
+    "Setting",
+    "Severity",
+    "Variable",
+    "check",
+    "codes",
+]

@@ -53,24 +53,44 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Overwrite:
+    """An engine sets a variable itself, whatever was exported.
+
+    Args:
+        engine: Which one.
+        value: To what; empty: not known before it runs.
+        argument: Only where the engine has this argument.
+        variable: Only where this variable is on.
+    """
+
+    engine: str
+    value: str = ""
+    argument: str = ""
+    variable: str = ""
+
+
+@dataclass(frozen=True)
 class Variable:
     """One variable of the catalogue.
 
     Args:
         name: As programs read it; capitals matter.
         family: Whose it is: the name of the data file it stands in, e.g. ``nccl``.
-        kind: How its value is read; the names of ``stoker.tuning.kinds``.
-        values: What may be written, where the kind is a choice of words or numbers.
+        kind: How its value is read: a name of ``stoker.tuning.kinds.KINDS``.
+        effect: What it does; empty where only the name and the reading are known.
+        source: Where all this is known from.
+        values: The words or numbers that may be written, where the kind is a choice.
+        values_since: Of those that came later: the version that brought them.
         lowest: The least number that may be written, where there is one.
         highest: The greatest.
-        default: What holds where it is unset, as its source words it; empty where that depends.
-        since: The first version that reads it; empty where it is older than what the source covers.
-        until: The last version that reads it, or ``ignored`` with no known version; empty: it is still read.
+        default: What holds where it is unset; empty where that depends or is not known.
+        since: The first version that reads it; empty where that is not known.
+        until: The first version that no longer reads it; empty: it is still read.
         renamed_to: The name that took its place.
-        effect: What it does.
-        risk: What may go wrong with it, where it is not for production or can hurt.
-        overwritten: By an engine: its name to the value that it sets whatever was exported.
-        source: Where all this is known from.
+        risk: What may go wrong with it.
+        risky: At which values; ``on`` and ``off`` stand for every spelling of them; empty: at any.
+        severity: How bad that is.
+        overwritten: What engines do to it.
     """
 
     name: str
@@ -79,6 +99,7 @@ class Variable:
     effect: str
     source: str
     values: tuple[str, ...] = ()
+    values_since: Mapping[str, str] = field(default_factory=dict)
     lowest: int | None = None
     highest: int | None = None
     default: str = ""
@@ -86,4 +107,33 @@ class Variable:
     until: str = ""
     renamed_to: str = ""
     risk: str = ""
-    overwritten: Mapping[str, str] = field(default_factory=dict)
+    risky: tuple[str, ...] = ()
+    severity: Severity = "advice"
+    overwritten: tuple[Overwrite, ...] = ()
+
+
+@dataclass(frozen=True)
+class Family:
+    """The variables that one program reads, and what it does with others.
+
+    Args:
+        name: Also the key of its version in a setting, and what its codes begin with.
+        title: For people.
+        prefixes: What its names begin with.
+        complete: Every name that it reads stands in the catalogue.
+        foreign: Beginnings of names that look like its own and are others'.
+        old_prefixes: An older beginning of names, to what it is now.
+        engine: The only engine that reads them, where it is one engine's.
+        ignored: What becomes of a name that it does not know.
+        illegal: What becomes of a value that it cannot read.
+    """
+
+    name: str
+    title: str
+    prefixes: tuple[str, ...]
+    complete: bool
+    foreign: tuple[str, ...]
+    ignored: str
+    illegal: str
+    old_prefixes: Mapping[str, str] = field(default_factory=dict)
+    engine: str = ""
