@@ -125,7 +125,7 @@ def _target(bind: str, port: int, gpus: Sequence[int], force: bool) -> Target:
 
 def _protected(launch: Optional[Launch]) -> Tuple[str, ...]:
     """What the profile of a launch forbids to end."""
-    return tuple(launch["kill"]["protect"]) if launch and launch.get("kill") else ()
+    return tuple(launch["kill"].get("protect") or ()) if launch else ()
 
 
 def _gpu_locks(gpus: Iterable[Any]) -> List[str]:

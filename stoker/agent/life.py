@@ -248,7 +248,8 @@ def _already(running: Launch, plan: Mapping[str, Any]) -> Dict[str, Any]:
         return clean.nothing()
     raise AgentError(
         "already-running",
-        f"slot {plan['slot']} runs {running['profile']} as process {running['pid']}, another profile",
+        f"slot {plan['slot']} runs {running['profile'] or 'it is not known what'} "
+        f"as process {running['pid']}, another profile",
         next_step="inv restart replaces it, inv stop ends it",
         detail={"launch": running},
     )

@@ -6,7 +6,20 @@ import contextlib
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Pattern, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Pattern,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from . import caller, families, keeper, owners, procs, state
 from .context import AgentError, Context
@@ -64,9 +77,11 @@ def take(
     ours: Dict[int, Process] = {}
     slots: Dict[int, str] = {}
     launches: List[Launch] = []
+    recorded: List[Launch] = []
     how = "none"
     for slot in state.slots(ctx.home):
         for launch in state.leftovers(ctx.home, slot, facts):
+            recorded.append(launch)
             members, found_by = state.members(snapshot, launch)
             if slot in own:
                 launches.append(launch)
@@ -86,7 +101,8 @@ def take(
         protected=Protected(protect),
         keeper=_keeper(snapshot, agent),
     )
-    dead = filter(None, (_dead(ctx, slot) for slot in own))
+    dead = list(filter(None, (_dead(ctx, slot) for slot in own)))
+    _name_damaged(ctx, [*recorded, *dead])
     return Sight(view, driver, recogniser, tuple(launches), tuple(dead), how)
 
 
@@ -98,6 +114,14 @@ def _dead(ctx: Context, slot: str) -> Optional[Launch]:
     with contextlib.suppress(OSError):
         return {**launch, "ended_at": os.stat(proof).st_mtime}
     return None
+
+
+def _name_damaged(ctx: Context, launches: Iterable[Launch]) -> None:
+    """Say once which records could not be read whole: what is done goes by what the host shows instead."""
+    said: Set[str] = ctx.session.held("damaged records", set)
+    for why in {one["damaged"] for one in launches if "damaged" in one} - said:
+        said.add(why)
+        ctx.emit("note", text=why)
 
 
 def _keeper(snapshot: Snapshot, agent: FrozenSet[int]) -> Callable[[Process], str]:

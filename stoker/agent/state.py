@@ -6,16 +6,15 @@ import contextlib
 import json
 import os
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
-from . import cgroups
+from . import cgroups, records
 from .context import AgentError
 from .facts import Facts
 from .procs import Process, Snapshot, alive, read_file
 
-Launch = Dict[str, Any]
-
-MARKER = "STOKER_LAUNCH"
+Launch = records.Launch
+MARKER = records.MARKER
 KEPT_LAUNCHES = 20
 # How a launch's processes are told, the surest first.
 _ORDER = ("shim", "cgroup", "session", "marker")
@@ -48,18 +47,8 @@ def current(home: str, slot: str) -> Optional[Launch]:
 
 
 def recorded(home: str, slot: str, launch_id: str) -> Optional[Launch]:
-    """The record of one launch; None where there is none, or it cannot be used."""
-    folder = launch_dir(home, slot, launch_id)
-    try:
-        launch = json.loads(read_file(os.path.join(folder, "launch.json")))
-    except ValueError:
-        return None
-    if not isinstance(launch, dict) or "launch_id" not in launch:
-        return None
-    words = read_file(os.path.join(folder, "launcher")).split()
-    if not launch["pid"] and len(words) == 2:  # whoever launched it was ended before it could say so
-        launch["pid"], launch["start"] = int(words[0]), int(words[1])
-    return launch
+    """The record of one launch, as ``records.read`` tells it; None where nothing was launched."""
+    return records.read(launch_dir(home, slot, launch_id), slot, launch_id)
 
 
 def must_have(home: str, slot: str, launch_id: Optional[str] = None) -> Launch:
@@ -101,7 +90,8 @@ def history(home: str, slot: str) -> List[str]:
 def last_ready(home: str, slot: str) -> Optional[Launch]:
     """The newest launch of a slot that ever got ready; None where none is known to have."""
     found = (recorded(home, slot, launch_id) for launch_id in reversed(history(home, slot)))
-    return next((one for one in found if one is not None and one.get("ready_s") is not None), None)
+    whole = (one for one in found if one is not None and "damaged" not in one)
+    return next((one for one in whole if one.get("ready_s") is not None), None)
 
 
 def exit_of(home: str, launch: Launch) -> Optional[Dict[str, int]]:
@@ -133,6 +123,8 @@ def leftovers(home: str, slot: str, facts: Facts) -> List[Launch]:
 
 def is_this_boot(launch: Launch, facts: Facts) -> bool:
     """Whether the host has not been restarted since; a container's restart is one too."""
+    if "damaged" in launch and not launch["boot_id"]:
+        return records.lives(launch)
     init = launch.get("init_start", facts.init_start)
     return bool(launch.get("boot_id") == facts.boot_id and init == facts.init_start)
 
@@ -204,7 +196,9 @@ def write_json(path: str, value: Launch) -> None:
 def amend(home: str, launch: Launch, more: Launch) -> Launch:
     """The launch with more in its record; a record that cannot be written costs nobody the server."""
     amended = {**launch, **more}
-    path = os.path.join(launch_dir(home, launch["slot"], launch["launch_id"]), "launch.json")
+    if "damaged" in launch:
+        return amended  # it stays as it is, for whoever wants to know what happened
+    path = os.path.join(launch_dir(home, launch["slot"], launch["launch_id"]), records.NAME)
     with contextlib.suppress(AgentError):
         write_json(path, amended)
     return amended
@@ -226,13 +220,15 @@ def _session(snapshot: Snapshot, launch: Launch) -> List[Process]:
         return members if leader.start == start else []
     # The leader is gone. Where environments can be read, one of them must carry the marker.
     envs = [env for env in (snapshot.environ(p.pid) for p in members if _visible(p)) if env]
-    if envs and not any(env.get(MARKER) == launch["marker"] for env in envs):
+    if envs and not any(launch["marker"] and env.get(MARKER) == launch["marker"] for env in envs):
         return []
     return [p for p in members if p.start >= start]
 
 
 def _marked(snapshot: Snapshot, launch: Launch) -> List[Process]:
     start, marker = int(launch["start"]), launch["marker"]
+    if not marker:
+        return []
     candidates = [p for p in snapshot.living() if p.start >= start and _visible(p)]
     return [p for p in candidates if (snapshot.environ(p.pid) or {}).get(MARKER) == marker]
 

@@ -80,7 +80,8 @@ def _asked(ctx: Context, seen: Sequence[_Seen]) -> List[Server]:
             found = checkup.result()
             one.told["health"] = found.health
             one.told["load"] = vitals.load(found)
-            one.told["state"], one.told["why"] = vitals.judge(found, one.asked)
+            one.told["state"], why = vitals.judge(found, one.asked)
+            one.told["why"] = "; ".join(filter(None, (why, one.told["why"])))
     return [one.told for one in seen]
 
 
@@ -90,14 +91,14 @@ def _ours(ctx: Context, sight: Sight, launch: Launch, plans: Plans) -> _Seen:
     alive = snapshot.alive(int(launch["pid"]), int(launch["start"])) and containment != "none"
     engine = sight.recogniser.engines.get(launch["engine"], UNKNOWN_ENGINE)
     launcher = snapshot.by_pid.get(int(launch["pid"]))
-    restarted = not state.is_this_boot(launch, ctx.facts)
+    restarted = not state.is_this_boot(launch, ctx.facts) and bool(launch["boot_id"])
     told: Server = {
         "launch": launch,
         "slot": launch["slot"],
         "engine": launch["engine"],
         "alive": alive,
         "state": "down",
-        "why": _why_down(restarted, len(members)),
+        "why": launch.get("damaged") or ("" if alive else _why_down(restarted, len(members))),
         "pid": launch["pid"],
         "health": None,
         "load": None,
@@ -114,9 +115,11 @@ def _ours(ctx: Context, sight: Sight, launch: Launch, plans: Plans) -> _Seen:
     if not alive or launcher is None:
         return _Seen(told)
     where = gate.Server(launch["bind"], int(launch["port"]), engine, key_of(engine, launcher))
+    asked = Asked(where, tuple(members), launch["log"])
+    if "damaged" in launch:
+        return _Seen(told, asked)
     plan = _plan_of(launch, engine, plans)
-    workers = proof.workers(snapshot, members, launch, plan["engine"])
-    return _Seen(told, Asked(where, tuple(members), launch["log"]), plan, workers)
+    return _Seen(told, asked, plan, proof.workers(snapshot, members, launch, plan["engine"]))
 
 
 def _why_down(restarted: bool, left: int) -> str:

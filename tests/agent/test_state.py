@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import life, procs, state
+from stoker.agent import life, procs, state, status
 from stoker.agent.context import AgentError
 from tests.agent.conftest import ENGINES, Host, eventually, lives
 
@@ -111,15 +111,86 @@ def test_what_the_shim_saw_of_the_end_is_told(host: Host) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", "{}"])
-def test_a_record_that_cannot_be_used_is_none(host: Host, text: str) -> None:
+def test_a_record_of_a_launch_without_processes_is_named_as_damaged(host: Host, text: str) -> None:
     home = Path(host.context().home)
     folder = home / "slots/stable/launches/x1"
     folder.mkdir(parents=True)
     (folder / "launch.json").write_text(text)
     (home / "slots/stable/current").write_text("x1\n")
-    assert state.current(str(home), "stable") is None
+    found = state.current(str(home), "stable")
+    assert found is not None
+    assert f"{folder}/launch.json is damaged" in found["damaged"]
+    assert members(host, found) == (set(), "none")
     (home / "slots/stable/current").write_text("../../../x")
     assert state.current(str(home), "stable") is None
+
+
+def damage(launch: dict[str, Any], how: Any) -> None:
+    """Make its record unusable: bytes in its place, other values in it, or no file at all."""
+    path = Path(launch["log"]).parent / "launch.json"
+    if isinstance(how, dict):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **how}))
+        return
+    path.unlink()
+    if how == "folder":
+        path.mkdir()
+    elif how == "link":
+        path.symlink_to("/proc/self/environ")
+    elif isinstance(how, bytes):
+        path.write_bytes(how)
+
+
+DAMAGES: dict[str, Any] = {
+    "empty": b"",
+    "half": b'{"launch_id": "x", "slot": "st',
+    "no UTF-8": b"\xff\xfe\x00{",
+    "a list": b"[]",
+    "nested": b"[" * 100_000,
+    "fields missing": b'{"launch_id": "X"}',
+    "a folder": "folder",
+    "a link": "link",
+    "gone": "",
+    "another launch": {"launch_id": "20200101T000000.000Z-aaaa"},
+    "texts for numbers": {"pid": "7", "port": "8000", "started_at": "now"},
+    "numbers for texts": {"slot": 5, "log": 5, "engine": 5, "model": 5, "bind": 5, "cgroup": 5, "marker": 5},
+    "null": dict.fromkeys(("pid", "start", "shim_pid", "boot_id", "kill", "gpus", "resolved")),
+    "other lists": {"gpus": 5, "gpu_uuids": 5, "steps": "x", "gpus2": 1},
+    "inner": {"kill": {"protect": 5}, "resolved": {"env": [], "server": 5}},
+    "negative": {"pid": -1, "shim_pid": -1},
+    "huge": {"pid": 10**300},
+}
+
+
+@pytest.mark.parametrize("how", list(DAMAGES.values()), ids=list(DAMAGES))
+def test_a_damaged_record_is_named_and_blocks_nobody(host: Host, how: Any) -> None:
+    """Not its own slot either: the supervisor and the marker tell which processes are its."""
+    launch = launched(host)
+    damage(launch, how)
+    left = {p.pid for p in host.mine()} - {launch["shim_pid"]}
+    params: dict[str, Any] = {"engines": ENGINES, "slots": None, "plans": {}}
+    (server,) = status.status(host.context(), params)["servers"]
+    assert (server["slot"], server["alive"], server["pid"]) == ("stable", True, launch["pid"])
+    assert "launch.json is damaged: " in server["why"]
+    other = life.restart(host.context(), {"plan": host.plan(slot="meadow"), "engines": ENGINES})["launch"]
+    assert any("launch.json is damaged" in event.get("text", "") for event in host.events)
+    report = life.kill(host.context(), {"engines": ENGINES, "slot": "stable"})
+    assert {process["pid"] for process in report["ended"]} == left
+    assert not any(map(lives, left))
+    assert lives(other["pid"])
+
+
+def test_a_slot_with_a_damaged_record_can_be_restarted_and_stopped(host: Host) -> None:
+    launch = launched(host)
+    damage(launch, b"{")
+    again = life.restart(host.context(), {"plan": host.plan(), "engines": ENGINES})
+    assert launch["pid"] in {process["pid"] for process in again["kill"]["ended"]}
+    assert not lives(launch["pid"])
+    damage(again["launch"], b"{")
+    with pytest.raises(AgentError) as caught:
+        life.restart(host.context(), {"plan": host.plan(), "engines": ENGINES, "replace": False})
+    assert caught.value.kind == "already-running"
+    assert life.stop(host.context(), {"slot": "stable", "engines": ENGINES})["ended"]
+    assert not lives(again["launch"]["pid"])
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
