@@ -6,12 +6,14 @@ import contextlib
 import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from stoker.errors import InputError
+from stoker.results import points
 from stoker.results import record as records
+from stoker.results.points import Point
 from stoker.results.record import Record
 
 FILE = ".index.sqlite"
@@ -39,6 +41,8 @@ class Summary:
         damage: Why the record cannot be read; empty where it can.
         tokens: Of each request.
         concurrency: Requests at once.
+        measured: What was measured, without how often: one for each series of a history.
+        points: The launches that have a valid run.
     """
 
     run_id: str
@@ -57,6 +61,8 @@ class Summary:
     damage: str = ""
     tokens: int = 0
     concurrency: int = 0
+    measured: str = ""
+    points: tuple[Point, ...] = ()
 
     @property
     def size(self) -> str:
@@ -133,6 +139,8 @@ def _of(record: Record, stamp: str) -> Summary:
         contaminated=bool(record.contaminated),
         tokens=record.bench.tokens,
         concurrency=record.bench.concurrency,
+        measured=points.measured(record.bench),
+        points=points.of(record),
     )
 
 
@@ -149,7 +157,7 @@ def _read(file: Path) -> list[Summary]:
 
 
 def _row(values: tuple[Any, ...]) -> Summary:
-    row = Summary(*values)
+    row = Summary(**dict(zip(_COLUMNS, (*values[:-1], points.loads(values[-1])), strict=True)))
     if (
         not isinstance(row.run_id, str)
         or not isinstance(row.stamp, str)
@@ -167,13 +175,17 @@ def _replace(file: Path, rows: Iterable[Summary]) -> None:
         with _open(str(draft)) as connection, connection:
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute(f"CREATE TABLE {_TABLE} ({', '.join(_COLUMNS)})")
-            connection.executemany(f"INSERT INTO {_TABLE} VALUES ({marks})", map(astuple, rows))  # noqa: S608
+            connection.executemany(f"INSERT INTO {_TABLE} VALUES ({marks})", map(_values, rows))  # noqa: S608
         draft.replace(file)
     except (sqlite3.Error, OSError):
         pass  # a folder that cannot be written is read without an index
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
+
+
+def _values(row: Summary) -> tuple[Any, ...]:
+    return (*(getattr(row, name) for name in _COLUMNS[:-1]), points.dumps(row.points))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,74 @@
+"""A launch as one point of a history: when, how fast, on how many runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+from stoker.results import noise
+
+if TYPE_CHECKING:
+    from stoker.benchmarks import Bench
+    from stoker.results.record import Record
+
+
+@dataclass(frozen=True)
+class Point:
+    """One launch.
+
+    Args:
+        at: When measuring began, Unix time.
+        tok_s: Its location, by the rule of the verdicts.
+        runs: How many valid runs it rests on.
+        spread: Standard deviation within the launch, relative; 0 where fewer than three runs tell none.
+    """
+
+    at: float
+    tok_s: float
+    runs: int
+    spread: float
+
+
+def of(record: Record) -> tuple[Point, ...]:
+    """A point for each launch that has a valid run, in order."""
+    found = []
+    for launch in record.launches:
+        if launch.samples:
+            y = [math.log(x) for x in launch.samples]
+            spread = noise.within([y])[1]
+            found.append(Point(launch.started_at, math.exp(noise.location(y, max)), len(y), spread))
+    return tuple(found)
+
+
+def measured(bench: Bench) -> str:
+    """What a benchmark measures, for people and to tell series apart: ``decode: tokens 500, concurrency 1``.
+
+    Args:
+        bench: How many runs there are is left out: that is evidence, not what is measured.
+    """
+    parameters = [
+        f"{name} {value}" for name, value in bench.to_wire().items() if name not in ("name", "runs")
+    ]
+    return f"{bench.name}: {', '.join(parameters)}"
+
+
+def dumps(points: tuple[Point, ...]) -> str:
+    """As one text, for the index."""
+    return json.dumps([astuple(point) for point in points])
+
+
+def loads(text: str) -> tuple[Point, ...]:
+    """What ``dumps`` wrote.
+
+    Raises:
+        ValueError, TypeError: It is not that.
+    """
+    found = tuple(Point(*item) for item in json.loads(text))
+    for point in found:
+        if not (
+            math.isfinite(point.at) and math.isfinite(point.spread) and point.tok_s > 0 and point.runs > 0
+        ):
+            raise ValueError("not what we wrote")
+    return found
