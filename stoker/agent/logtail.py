@@ -6,11 +6,14 @@ import collections
 import contextlib
 import os
 import re
-from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Pattern
+import time
+from typing import Any, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Pattern
 
 LINE_BYTES = 4096
 KEPT_LINES = 50
 _PIECE = 256 << 10
+# What is read at once where time is short: lines of one character cost a thousand times what long ones do.
+_SMALL = 16 << 10
 _BREAK = re.compile(rb"[\r\n]")
 # Code in a traceback is indented, behind a logger's prefix too.
 _CODE = re.compile(r"(^|\] ) {3,}\S")
@@ -62,12 +65,41 @@ class LogTail:
         """What stands after the last line end: a progress bar as it is drawn."""
         return clean(self._rest)
 
+    def news(self, until: float) -> Iterator[str]:
+        """The lines that were completed since the last call, as long as there is time for them.
+
+        Args:
+            until: By ``time.monotonic``. What is not read by then is left for the next call.
+        """
+        while time.monotonic() < until:
+            piece = self._next(_SMALL)
+            if not piece:
+                return
+            yield from self._split(piece)
+
+    def skip(self, keep: int) -> int:
+        """Leave out what there is up to the last bytes.
+
+        Args:
+            keep: How many of them.
+
+        Returns:
+            How many bytes were left out.
+        """
+        if self._fd is None:
+            return 0
+        end = os.fstat(self._fd).st_size - keep
+        skipped = max(0, end - self._at)
+        if skipped:
+            self._at, self._rest = end, b""
+            self.taken += skipped
+        return skipped
+
     def finish(self) -> List[str]:
-        """Everything that is left, the line without an end too; for a file that nobody writes to any more."""
-        lines = self.read(_PIECE * 256)
+        """The line without an end, which nobody will end any more; nothing where there is none."""
         last = self.partial()
         self._rest = b""
-        return [*lines, last] if last else lines
+        return [last] if last else []
 
     def close(self) -> None:
         """Give the file back."""
@@ -75,18 +107,18 @@ class LogTail:
             os.close(self._fd)
             self._fd = None
 
-    def _next(self) -> bytes:
+    def _next(self, size: int = _PIECE) -> bytes:
         if self._fd is None and not self._open():
             return b""
         assert self._fd is not None
         if os.fstat(self._fd).st_size < self._at:
             self._at, self._rest = 0, b""  # cut short: what is written now is new
-        piece = os.pread(self._fd, _PIECE, self._at)
+        piece = os.pread(self._fd, size, self._at)
         self._at += len(piece)
         self.taken += len(piece)
         if not piece and self._replaced():
             self.close()
-            return b"\n" if self._rest else self._next()
+            return b"\n" if self._rest else self._next(size)
         return piece
 
     def _open(self) -> bool:

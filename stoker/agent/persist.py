@@ -13,7 +13,7 @@ import sys
 import zipfile
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from . import claim, describe, launch, procs, secretsfile, state, units
+from . import claim, describe, launch, outside, procs, secretsfile, state, units
 from .context import AgentError, Context
 from .facts import VARIABLE
 from .locks import slot_lock
@@ -167,10 +167,10 @@ def _boot(ctx: Context, found: Manager, params: Mapping[str, Any]) -> str:
 
 def _boot_of(folder: str) -> Optional[Dict[str, Any]]:
     try:
-        found = json.loads(procs.read_file(os.path.join(folder, BOOT)))
-    except ValueError:
+        found = outside.mapping(outside.parse(procs.read_file(os.path.join(folder, BOOT))))
+    except outside.OutsideError:
         return None
-    return found if isinstance(found, dict) and isinstance(found.get("plan"), dict) else None
+    return found if {"profile", "profile_hash"} <= set(outside.mapping(found.get("plan"))) else None
 
 
 def _write(path: str, text: str, mode: int) -> List[str]:

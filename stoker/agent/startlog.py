@@ -12,6 +12,10 @@ from .logtail import Fatal, LogTail, Matcher, Recent, message
 _EMIT_S = 0.25
 _EVIDENCE_LINES = 30
 _DRAIN_S = 0.5
+# A log that grows faster than it can be read must not hold up who looks at the clock as well.
+_READ_S = 0.2
+_REST_S = 2.0
+_KEPT_BYTES = 16 << 10
 # The last line of a traceback. The first ones of a log are the root: what follows falls over them.
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Interrupt|Exit)(: |$)")
 _RAISED_KEPT = 4
@@ -48,6 +52,7 @@ class StartLog:
         self._began = began
         self._own = re.compile(own)
         self._partial = ""
+        self._skipped = 0
         self._emitted_at = 0.0
         self._text = ""
         self.stages: List[Dict[str, Any]] = []
@@ -82,7 +87,7 @@ class StartLog:
         """
         alive = False
         moved = False
-        for line in self._tail.read():
+        for line in self._tail.news(time.monotonic() + _READ_S):
             moved = self._take(line) or moved
             alive = alive or not self._own.search(line)
         partial = self._tail.partial()
@@ -96,18 +101,26 @@ class StartLog:
         return alive
 
     def drain(self) -> None:
-        """Take in the rest: its writers have ended, or do so within half a second."""
+        """Take in the rest: its writers have ended, or do so within half a second.
+
+        Of more than can be read in two seconds only the end is looked at.
+        """
         until = time.monotonic() + _DRAIN_S
         quiet = 0
         while quiet < 2 and time.monotonic() < until:
             time.sleep(0.05)
             quiet = 0 if self.read() else quiet + 1
-        for line in self._tail.finish():
+        for line in self._tail.news(time.monotonic() + _REST_S):
+            self._take(line)
+        self._skipped = self._tail.skip(_KEPT_BYTES)
+        for line in [*self._tail.news(time.monotonic() + _REST_S), *self._tail.finish()]:
             self._take(line)
 
     def evidence(self) -> List[str]:
         """The last lines, and after them the first exceptions, where those stand further up."""
         last = self._recent.lines()[-_EVIDENCE_LINES:]
+        if self._skipped:
+            last.insert(0, f"({self._skipped} bytes of the log were skipped: too many lines to read in time)")
         return last + [f"further up: {line}" for line in self._raised.values() if line not in last]
 
     def arrive(self) -> None:

@@ -8,13 +8,12 @@ leaves the launch that it prepared in ``next.json``, and the unit's main process
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import procs, run, state
+from . import outside, procs, run, state
 from .context import AgentError, Context
 from .procs import read_file
 
@@ -235,10 +234,9 @@ def _said(done: Mapping[str, Any]) -> str:
 
 def _json(path: str) -> Dict[str, Any]:
     try:
-        found = json.loads(read_file(path) or b"{}")
-    except ValueError:
+        return outside.mapping(outside.parse(read_file(path)))
+    except outside.OutsideError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _forget(path: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import gate, http, procs, traffic
 from .activity import CPU_SHARE
@@ -19,6 +19,7 @@ HEALTH_S = 2.0
 BETWEEN_S = 0.5
 _METRICS_S = 1.5
 _LOG_BYTES = 4 << 20
+_LOG_S = 2.0
 
 
 class Asked(NamedTuple):
@@ -234,16 +235,17 @@ def _has_served(found: Vitals, asked: Asked) -> Tuple[bool, str]:
 
 
 def said_ready(path: str, engine: Mapping[str, Any]) -> Tuple[bool, str]:
-    """Whether a log's first 4 MiB say that the server serves; and the stage they end with."""
+    """Whether a log's first 4 MiB say that the server serves; and the stage they end with.
+
+    As much of them as can be read in two seconds.
+    """
     matcher = Matcher(engine)
     tail = LogTail(path)
     try:
-        while not matcher.ready and tail.taken < _LOG_BYTES:
-            lines: List[str] = tail.read(256 << 10)
-            if not lines:
+        for line in tail.news(time.monotonic() + _LOG_S):
+            matcher.feed(line)
+            if matcher.ready or tail.taken > _LOG_BYTES:
                 break
-            for line in lines:
-                matcher.feed(line)
         if not matcher.ready:
             matcher.progress(tail.partial())
     finally:

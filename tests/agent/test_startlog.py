@@ -40,3 +40,21 @@ def test_the_cause_is_told_without_who_wrote_it_and_when(host: Host) -> None:
     error = death.died("the server cannot come up", "", None, log.evidence(), log.cause)
     assert error.what.startswith("the server cannot come up: ValueError: Available memory on node 0 (10.62/")
     assert [line for line in error.evidence if "further up: (Worker pid=17127) ERROR" in line]
+
+
+def test_a_log_of_very_many_short_lines_holds_nobody_up(host: Host, tmp_path: Path) -> None:
+    """Two bytes a line: reading all of it would take minutes."""
+    path = tmp_path / "server.log"
+    path.write_bytes(
+        b"".join(b"%d\n" % (number % 10) for number in range(10)) * 3_200_000 + b"CUDA out of memory\n"
+    )
+    log = StartLog(host.context(), str(path), engines.get("vllm").to_wire(), time.monotonic(), "^$")
+    began = time.monotonic()
+    log.read()
+    assert time.monotonic() - began < 2
+    log.drain()
+    assert time.monotonic() - began < 8
+    told = log.evidence()
+    log.close()
+    assert told[-1] == "CUDA out of memory", "the end is what matters"
+    assert "bytes of the log were skipped" in told[0]
