@@ -150,18 +150,7 @@ class Agent:
 
 def main(read_fd: int, write_fd: int, version: str, silence_s: float) -> None:
     """Run the agent on two descriptors; never returns."""
-    _keep_to_ourselves()
     Agent(read_fd, write_fd, version, silence_s).serve()
-
-
-def _keep_to_ourselves() -> None:
-    """Whatever descriptors a start-up file left open: no program that is started gets them."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2:
-            try:  # noqa: SIM105 - contextlib costs every connection four milliseconds
-                os.set_inheritable(int(name), False)
-            except OSError:
-                pass  # the folder's own, closed by now
 
 
 def _perform(context: Context, request: Dict[str, Any]) -> Dict[str, Any]:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import base64
 import functools
-import json
 import secrets
 import shlex
 import threading
 import zlib
 from dataclasses import dataclass, field
-from importlib.resources import files
 
 import stoker
 from stoker.errors import HostFailed
@@ -38,7 +36,7 @@ _EVIDENCE_LINES = 8
 # marker, and takes exactly as many bytes as that line says: how to import, an index, and the modules, each
 # compressed by itself. Then the wire is moved out of the way of whatever prints.
 _LOADER = """
-import json,os,sys,zlib
+import os,sys,zlib
 mark=sys.argv[1].encode()
 os.write(1,b"\\n"+mark+b" ready\\n")
 def take(n):
@@ -53,7 +51,7 @@ while not line.startswith(mark):
  line=take(1)
  while line[-1:]!=b"\\n":line+=take(1)
 sizes=line.split()[1:]
-boot,index,version,silence_s=json.loads(zlib.decompress(take(int(sizes[0]))))
+boot,index,version,silence_s=eval(zlib.decompress(take(int(sizes[0]))))
 packed=take(int(sizes[1]))
 read_fd=os.dup(0)
 write_fd=os.dup(1)
@@ -128,6 +126,8 @@ def payload(silence_s: float) -> tuple[bytes, bytes]:
 
 @functools.cache
 def _packed(silence_s: float) -> tuple[bytes, bytes]:
+    from importlib.resources import files
+
     sources = {"stoker": "", "stoker.agent": ""}
     for file in files(stoker).joinpath("agent").iterdir():
         if file.name.endswith(".py") and file.name != "__init__.py":
@@ -135,10 +135,10 @@ def _packed(silence_s: float) -> tuple[bytes, bytes]:
     index: dict[str, tuple[bool, int, int]] = {}
     packed = b""
     for name, source in sources.items():
-        module = zlib.compress(source.encode(), 9)
+        module = zlib.compress(source.encode(), 6)
         index[name] = (name in ("stoker", "stoker.agent"), len(packed), len(packed) + len(module))
         packed += module
-    return zlib.compress(json.dumps([_BOOT, index, stoker.__version__, silence_s]).encode(), 9), packed
+    return zlib.compress(repr((_BOOT, index, stoker.__version__, silence_s)).encode(), 9), packed
 
 
 @functools.cache

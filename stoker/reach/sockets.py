@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -98,6 +97,8 @@ class Proxy:
     """
 
     def __init__(self, command: str) -> None:
+        import tempfile
+
         self.socket, other = socket.socketpair()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the rest, in close()
         try:
