@@ -85,8 +85,12 @@ def prepare(ctx: Context, plan: Mapping[str, Any], gpus: Sequence[Any]) -> Prepa
         state.write(path, plan["script"], 0o700)
     state.write(os.path.join(folder, "shim.py"), _source_of_shim())
     if plan["secrets"]:
-        state.write(os.path.join(slot_dir, secretsfile.NAME) + _NEXT, secretsfile.text(plan["secrets"]))
-        os.symlink(f"../../{secretsfile.NAME}", os.path.join(folder, secretsfile.NAME))
+        # The launch keeps its own: what its log says of them is blotted out when the slot has others.
+        for path in (
+            os.path.join(slot_dir, secretsfile.NAME) + _NEXT,
+            os.path.join(folder, secretsfile.NAME),
+        ):
+            state.write(path, secretsfile.text(plan["secrets"]))
     record = _record(ctx, plan, gpus, launch_id, folder)
     _write_record(folder, record)
     env = {**environment(ctx, plan, gpus), MARKER: record["marker"]}

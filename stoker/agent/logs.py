@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
-from . import logtime, state
+from . import blot, logtime, state
 from .context import AgentError, Context
 from .logsearch import MAX_LINES, Grep, Wish, last, shown
 from .logtail import LINE_BYTES, LogTail, clean
@@ -129,6 +129,8 @@ class _Follower(LogTail):
             if line != told and (grep is None or grep(line)):  # else its end was all that was missing
                 self._show(ctx, line)
         partial = clean(shown(self._rest))
+        # What may be the beginning of a secret is shown with its end: the door knows whole ones.
+        partial = partial[: len(partial) - blot.of(tuple(ctx.secrets)).begun(partial)]
         if partial != self._unfinished:
             self._unfinished, self._since = partial, time.monotonic()
         elif partial and partial != self._told and time.monotonic() - self._since > _UNFINISHED_S:

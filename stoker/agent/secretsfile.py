@@ -28,15 +28,26 @@ def of_request(home: str, name: str, params: Mapping[str, Any]) -> List[str]:
         home: ``~/.stoker``.
         name: Of the operation.
         params: Its plan's secrets count, and what is kept for the slots that it touches: those it names, or
-            all of them.
+            all of them. Each launch that is kept has its own: a log goes on to say what it was given.
     """
     if name in _OF_NO_SLOT:
         return []
     plans = [params.get("plan"), *_values(params.get("plans"))]
     found = [value for plan in plans if isinstance(plan, dict) for value in _values(plan.get("secrets"))]
+    found = [value for value in found if isinstance(value, str)]
     for slot in _slots(home, params):
-        found += _kept(os.path.join(home, "slots", slot, NAME))
-    return [value for value in found if isinstance(value, str) and value]
+        for folder in _folders(os.path.join(home, "slots", slot)):
+            found += _kept(os.path.join(folder, NAME))
+    return [value for value in dict.fromkeys(found) if isinstance(value, str) and value]
+
+
+def _folders(slot: str) -> List[str]:
+    """Where secrets of a slot lie: its own folder, and that of each launch."""
+    launches = os.path.join(slot, "launches")
+    try:
+        return [slot, *(os.path.join(launches, name) for name in sorted(os.listdir(launches)))]
+    except OSError:
+        return [slot]
 
 
 def _values(value: Any) -> Iterable[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -139,6 +140,36 @@ def test_a_server_that_says_its_secret_and_dies_at_once_does_not_say_it_here(
     waited = agent.ask("wait", plan=plan, engines=[ENGINE.to_wire()])["error"]
     assert waited["evidence"] == ["no such token: ***"]
     assert "no such token: ***" in str(agent.ask("logs", slot="stable")["result"])
+    told(agent)
+
+
+def test_the_log_of_an_older_launch_does_not_tell_a_secret_that_was_changed_or_removed(
+    host: Host, agent: Running
+) -> None:
+    plan = planned(host, 'printf "token %s\\n" "$TOKEN"\nexec sleep 60\n')
+    first = agent.ask("restart", plan=plan, engines=[ENGINE.to_wire()])["result"]["launch"]
+    eventually(lambda: b"token" in Path(first["log"]).read_bytes(), "its first line")
+    for secrets in ({"TOKEN": "another-value-2"}, {}):
+        script = plan["script"] if secrets else "#!/bin/sh\nexec sleep 60\n"
+        new = {**plan, "secrets": secrets, "script": script}
+        assert "result" in agent.ask("restart", plan=new, engines=[ENGINE.to_wire()])
+        logs = agent.ask("logs", slots=["stable"], launch_id=first["launch_id"])["result"]["logs"]
+        assert logs[0]["lines"] == ["token ***"]
+    told(agent)
+    kept = Path(first["log"]).with_name("secrets.env")
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_secret_that_is_split_over_two_outputs_is_not_told(host: Host, agent: Running) -> None:
+    plan = planned(host, "exec sleep 60\n")
+    assert "result" in agent.ask("restart", plan=plan, engines=[ENGINE.to_wire()])
+    parts = [shlex.quote("token " + SECRET[:9]), shlex.quote(SECRET[9:]), "' end'"]
+    shell = "; sleep 0.3; ".join(f"printf %s {part}" for part in parts)
+    agent.send({"id": 7, "op": "exec", "params": {"shell": shell, "stream": True}})
+    texts = []
+    while "result" not in (said := agent.receive()):
+        texts.append(said["event"]["text"])
+    assert "".join(texts) == "token *** end"
     told(agent)
 
 
