@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import os
-import selectors
-import signal
-import subprocess
+import select
 import time
 
+from . import spawn
 from .context import AgentError, Context
 
 # `typing` costs every connection four milliseconds of the host's, and nothing here needs it at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO, Any, Callable, Dict, List, Mapping, Optional
+    from typing import Any, Callable, Dict, List, Mapping, Optional
 
 # Of each stream the first and the last half of this are kept.
 KEEP_BYTES = 1 << 20
@@ -118,14 +116,13 @@ def run(
     try:
         timed_out = not streams.follow(ctx, end)
         if timed_out:
-            kill_group(process)
+            process.kill_group()
         process.wait()
     finally:
-        if process.returncode is None:
-            kill_group(process)
-            process.wait()
+        process.kill_group()
+        process.wait()
         ctx.untrack(process.pid)
-        streams.close()
+        process.close_all()
     ctx.check_cancelled()
     return {
         "rc": process.returncode,
@@ -137,24 +134,14 @@ def run(
     }
 
 
-def start(
-    ctx: Context, argv: List[str], *, env: Mapping[str, str], cwd: Optional[str] = None
-) -> "subprocess.Popen[bytes]":
+def start(ctx: Context, argv: List[str], *, env: Mapping[str, str], cwd: Optional[str] = None) -> spawn.Child:
     """Start a tracked child with three pipes, in a session of its own.
 
     Raises:
         AgentError: ``io``: it cannot be started; ``bad-request``: a NUL byte in an argument.
     """
     try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(env),
-            cwd=cwd,
-            start_new_session=True,
-        )
+        process = spawn.spawn(argv, env, cwd)
     except OSError as error:
         what = "cannot run %s: %s" % (argv[0], error.strerror or error)
         missing = " (%s)" % error.filename if error.filename not in (None, argv[0]) else ""
@@ -165,30 +152,23 @@ def start(
     return process
 
 
-def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """SIGKILL to a child's whole group; the child has not been waited for, so the number is still its own."""
-    with contextlib.suppress(OSError):  # all of it has ended
-        os.killpg(process.pid, signal.SIGKILL)
-
-
 class _Streams:
     """The three pipes of a child, served together so that none of them can fill up."""
 
-    def __init__(
-        self, process: "subprocess.Popen[bytes]", stdin: bytes, on_output: Callable[[str, bytes], None]
-    ) -> None:
+    def __init__(self, process: spawn.Child, stdin: bytes, on_output: Callable[[str, bytes], None]) -> None:
         self.kept = {"stdout": Kept(), "stderr": Kept()}
         self._process = process
         self._stdin = memoryview(stdin)
         self._on_output = on_output
-        self._selector = selectors.DefaultSelector()
-        for name in ("stdout", "stderr"):
-            self._selector.register(getattr(process, name), selectors.EVENT_READ, name)
+        self._poll = select.poll()
+        self._names = {process.pipe(name): name for name in ("stdout", "stderr")}
         if stdin:
-            os.set_blocking(_pipe(process.stdin).fileno(), False)
-            self._selector.register(_pipe(process.stdin), selectors.EVENT_WRITE, "stdin")
+            os.set_blocking(process.pipe("stdin"), False)
+            self._names[process.pipe("stdin")] = "stdin"
         else:
-            _pipe(process.stdin).close()
+            process.close("stdin")
+        for fd, name in self._names.items():
+            self._poll.register(fd, select.POLLOUT if name == "stdin" else select.POLLIN)
 
     def follow(self, ctx: Context, end: Optional[float]) -> bool:
         """Serve the pipes until the child and its output have ended.
@@ -200,7 +180,7 @@ class _Streams:
             AgentError: ``cancelled``.
         """
         exited_at = None
-        while self._selector.get_map() or exited_at is None:
+        while self._names or exited_at is None:
             ctx.check_cancelled()
             now = time.monotonic()
             if exited_at is None and _has_exited(self._process.pid):
@@ -213,44 +193,37 @@ class _Streams:
         return True
 
     def _serve(self, wait_s: float) -> None:
-        if not self._selector.get_map():
+        if not self._names:
             _await_exit(self._process.pid, wait_s)
             return
-        for key, _ in self._selector.select(wait_s):
-            if key.data == "stdin":
-                self._write(key.fileobj)
+        for fd, _ in self._poll.poll(wait_s * 1000):
+            if self._names[fd] == "stdin":
+                self._write(fd)
             else:
-                self._read(key.data, key.fileobj)
+                self._read(fd)
 
-    def _read(self, name: str, pipe: Any) -> None:
-        data = os.read(pipe.fileno(), 1 << 16)
+    def _read(self, fd: int) -> None:
+        name = self._names[fd]
+        data = os.read(fd, 1 << 16)
         if not data:
-            self._selector.unregister(pipe)
+            self._drop(fd)
         self.kept[name].add(data)
         self._on_output(name, data)
 
-    def _write(self, pipe: Any) -> None:
+    def _write(self, fd: int) -> None:
         try:
-            self._stdin = self._stdin[os.write(pipe.fileno(), self._stdin) :]
+            self._stdin = self._stdin[os.write(fd, self._stdin) :]
         except BlockingIOError:
             return
         except OSError:
             self._stdin = self._stdin[:0]  # it reads no more
         if not self._stdin:
-            self._selector.unregister(pipe)
-            pipe.close()
+            self._drop(fd)
+            self._process.close("stdin")
 
-    def close(self) -> None:
-        """Let go of the pipes."""
-        self._selector.close()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            with contextlib.suppress(OSError):  # an unwritten rest of its input
-                _pipe(pipe).close()
-
-
-def _pipe(pipe: Optional[IO[bytes]]) -> IO[bytes]:
-    assert pipe is not None
-    return pipe
+    def _drop(self, fd: int) -> None:
+        self._poll.unregister(fd)
+        del self._names[fd]
 
 
 def _has_exited(pid: int) -> bool:
