@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from stoker.fleet.flags import Flag
 from stoker.tasks import demo, doctor, lab, life, lint, look, measure, persist, play, profiles, project
 from stoker.tasks.command import CHANGING, READING, Command
+from stoker.tasks.tuningpage import page as tuning
 
 _HEAD = """\
 # Commands
@@ -27,7 +28,7 @@ Under `--check`, `changed` in the document of `--json` is `would` where somethin
 
 def pages() -> dict[str, str]:
     """File name in docs/ to the page."""
-    return {"commands.md": commands(), "profile.md": profile()}
+    return {"commands.md": commands(), "profile.md": profile(), "tuning.md": tuning()}
 
 
 def commands() -> str:

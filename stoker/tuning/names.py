@@ -33,7 +33,7 @@ def _unknown(name: str, family: Family, known: Catalogue) -> Iterator[Remark]:
             return
     near = known.near(name)
     if near or family.complete:
-        what = f"{name} is read by nobody" + (f"; {near} is" if near else "")
+        what = f"{name[:100]} is read by nobody" + (f"; {near} is" if near else "")
         code, source = f"{family.name}-unknown-name", _list_of(family, near, known)
         yield Remark(name, "warning", code, what, family.ignored, source, near)
 
