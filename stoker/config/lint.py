@@ -50,6 +50,11 @@ class Finding:
         numbers = [self.line, self.column] if self.line and self.column else [self.line] if self.line else []
         return ":".join([self.file, *map(str, numbers)])
 
+    @property
+    def place_and_what(self) -> str:
+        """One line: what is wrong where, and what to do."""
+        return f"{self.place}: {self.what}" + (f" ({self.mend})" if self.mend else "")
+
     def problem(self) -> Problem:
         """The same as a mistake that ends a command."""
         return Problem(self.file, self.line, self.what, self.mend, self.column)

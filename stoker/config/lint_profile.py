@@ -25,6 +25,7 @@ _AT_NAME = re.compile(
 )  # codes about a name, not a value
 _NO_METRICS = {"sglang": ("--enable-metrics",), "llamacpp": ("--metrics",)}
 _METRICS_BY_VARIABLE = {"llamacpp": "LLAMA_ARG_ENDPOINT_METRICS"}
+_NOT_THERE = "a command line shows it to everybody: set env: {NAME: !secret NAME}, and read it from there"
 _COMMANDS = ("setup", "wrap", "command")
 
 
@@ -214,22 +215,22 @@ def _open(one: Draft, engine: Engine) -> Iterator[Finding]:
 def _secrets(one: Draft) -> Iterator[Finding]:
     """Credentials that stand in the file; no message holds them."""
     for name, value in one.env.items():
-        yield from _secret(one, ("env", name), name, value)
+        yield from _secret(one, ("env", name), name, value, f"write {name}: !secret {name}")
     for key, value in one.args.items():
         for word in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
-            yield from _secret(one, ("server", "args", key), key, word)
+            yield from _secret(one, ("server", "args", key), key, word, _NOT_THERE)
     lines = {("server", key): one.server.get(key) for key in _COMMANDS}
     lines |= {("hooks", key): one.hooks.get(key) for key in ("before_stop", "after_ready")}
     for path, found in lines.items():
         for index, line in enumerate(found if isinstance(found, list) else ()):
-            yield from _secret(one, (*path, index), "", line)
+            yield from _secret(one, (*path, index), "", line, _NOT_THERE)
 
 
-def _secret(one: Draft, path: tuple[str | int, ...], name: str, value: Any) -> Iterator[Finding]:
+def _secret(one: Draft, path: tuple[str | int, ...], name: str, value: Any, mend: str) -> Iterator[Finding]:
     like = lint_secrets.likeness(name, value) if isinstance(value, str) else ""
     if like:
         what = f"{name}: its value looks like a credential" if name else "a credential stands in this command"
-        problem = at(one.tree, path, what)
+        problem = at(one.tree, path, what, mend)
         yield finding(problem, "secret-literal", severity="error" if like == "form" else None)
 
 

@@ -16,7 +16,7 @@ from stoker.errors import ConfigError, InputError, Problem, nearest
 from stoker.fleet.lint_files import told_at
 from stoker.fleet.rehearse import rehearse
 from stoker.fleet.scope import HostVars, own
-from stoker.fleet.stages import Options, stages
+from stoker.fleet.stages import Options, Stage, stages
 from stoker.fleet.verbs import modules
 from stoker.results import accepted
 from stoker.results.accepted import Baseline, Key
@@ -47,28 +47,42 @@ def _profiles(project: Project) -> str:
 def _of_playbook(project: Project, file: Path, shown: str) -> Iterator[Problem]:
     try:
         book = playbook.load(file, modules(), shown=shown)
-        _rehearse(project, book)
     except ConfigError as error:
         yield from error.problems
-    except BadTemplate as error:
-        if not error.name:  # else it waits for an --extra-var
-            yield told_at(error.where, error.what, error.next_step)
+        return
+    chosen: list[Stage] = []
+    for play in book.plays:
+        try:
+            chosen += stages(replace(book, plays=(play,)), project, Options())
+        except InputError as error:
+            yield from _told(error, play.place, project)
+    try:
+        _rehearse(project, book, chosen)
     except InputError as error:
-        if project.inventory.hosts:  # else no pattern can be right
-            yield told_at(error.where or shown, error.what, error.next_step)
+        yield from _told(error, shown, project)
 
 
-def _rehearse(project: Project, book: Playbook) -> None:
+def _told(error: InputError, place: str, project: Project) -> Iterator[Problem]:
+    """The mistakes that an error tells; none where it only waits for what a command line would say."""
+    if isinstance(error, ConfigError):
+        yield from error.problems
+    elif isinstance(error, BadTemplate) and error.name:
+        return  # it waits for an --extra-var
+    elif project.inventory.hosts:  # else no pattern can be right
+        yield told_at(error.where or place, error.what, error.next_step)
+
+
+def _rehearse(project: Project, book: Playbook, chosen: Sequence[Stage]) -> None:
     """What ``inv play`` finds before its first connection; of hosts that are alike, on one.
 
     Raises:
         InputError: It found something.
     """
     options = Options(check=True)
-    chosen = [replace(stage, hosts=_unlike(stage.hosts)) for stage in stages(book, project, options)]
+    fewer = [replace(stage, hosts=_unlike(stage.hosts)) for stage in chosen]
     everybody = HostVars(project.inventory.hosts, {})
     values = own(check=True, hosts=(), active=(), folder=str(book.path.parent), others=everybody)
-    rehearse(chosen, project, options, values)
+    rehearse(fewer, project, options, values)
 
 
 def _unlike(hosts: Sequence[Host]) -> tuple[Host, ...]:

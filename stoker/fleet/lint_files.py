@@ -86,7 +86,8 @@ def inventory(project: Project, patterns: Sequence[str]) -> tuple[tuple[Host, ..
     all_hosts = tuple(project.inventory.hosts.values())
     hosts = project.hosts(patterns) if patterns else all_hosts
     found += _unknown_profiles(project, hosts)
-    for host in hosts:
+    told = {f"{problem.file}:{problem.line}" for problem in problems}
+    for host in (host for host in hosts if host.source not in told):
         try:
             target_of(host)
         except InputError as error:
@@ -169,7 +170,7 @@ def templates(project: Project, usable: Iterable[tuple[str, Host, Examined]]) ->
             mend = hint if hint.startswith("did you") else ""
             problem = Problem(project.shown(file), 0, "is the launch template of nothing", mend)
             found.append(finding(problem, "template-unused"))
-    for name, host, _ in usable if files and not found else ():
+    for name, host, _ in usable if files else ():
         try:
             project.plan(name, host, secrets=False)
         except BadTemplate as error:

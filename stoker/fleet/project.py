@@ -19,8 +19,10 @@ from stoker.fleet.hostdata import reading
 
 if TYPE_CHECKING:  # a command that launches nothing need not load what reads and plans profiles
     from stoker.config.inventory import Host, Inventory
+    from stoker.config.lint import Finding
     from stoker.config.profile import Library, Profile
     from stoker.config.secrets import Secrets
+    from stoker.fleet.gate import Gate
     from stoker.plan import LaunchPlan
     from stoker.results.baseline import Baselines
     from stoker.results.store import Store
@@ -58,6 +60,18 @@ class Project:
             hint = "write it, point --inventory at one, or lay a new project: stoker init DIR"
             raise InputError("there is no inventory", where=self.shown(path), next_step=hint)
         return inventories.load([path], root=self.root)
+
+    @cached_property
+    def gate(self) -> Gate:
+        """What lints the profiles that are about to be used."""
+        from stoker.fleet.gate import Gate
+
+        return Gate(self)
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What the linter has to say about the profiles that were let through so far."""
+        return self.gate.warnings if "gate" in vars(self) else ()  # most commands need no linter
 
     @cached_property
     def library(self) -> Library:

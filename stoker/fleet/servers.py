@@ -110,6 +110,7 @@ def meant(project: Project, verb: Verb, host: Host, args: Mapping[str, Any]) -> 
 
     Raises:
         InputError: Two profiles for one slot, an unknown one; or a verb that launches and does not know what.
+        ConfigError: The linter finds errors in what is to be launched or asked.
     """
     if "profile" not in args:
         return ()
@@ -120,10 +121,12 @@ def meant(project: Project, verb: Verb, host: Host, args: Mapping[str, Any]) -> 
             )
         return ()
     if verb.each_profile:  # one after the other in one slot is what it is for
-        for name in args["profile"]:
-            project.plan(name, host, secrets=verb.wants_secrets)
+        each = [project.plan(name, host, secrets=verb.wants_secrets) for name in args["profile"]]
+        project.gate.check(host, each, together=False)
         return ()
     found = plans(project, host, args["profile"], args.get("slot"), secrets=verb.wants_secrets)
+    if verb.wants_secrets:  # what only ends a server must do so however wrong its profile is
+        project.gate.check(host, found)
     # To launch takes a whole profile; what is only ended may be the one that runs, which the host knows.
     if verb.runs == "server" and verb.changes and verb.wants_secrets and not found:
         raise _unnamed(host)

@@ -59,6 +59,7 @@ def play(run: Run) -> int:
         teller = Teller(run.screen, board)
         report = playing.run(book, chosen, project, options, run.connect, teller, run.stop)
     run.document.update(_document(report))
+    run.tell_warnings()
     _recap(run.screen, report)
     return report.exit_code
 

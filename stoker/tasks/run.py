@@ -19,6 +19,7 @@ from stoker.errors import (
     ConfigError,
     HostError,
     InputError,
+    Problem,
     StokerError,
     exit_code_of,
 )
@@ -127,15 +128,35 @@ class Run:
         Raises:
             InputError: Anything that can be found wrong before the first connection.
         """
-        jobs = {}
-        for host in self.hosts(demanded=verb.changes):
-            jobs[host.name] = (host, servers.meant(self.project, verb, host, self.args))
+        jobs = self._jobs(verb)
         if endless:
             self._gate = threading.BoundedSemaphore(self.args.get("forks") or self.settings.forks)
         with board or self.screen.board(list(jobs)) as shown:
             results = self._execute(verb, list(jobs), jobs, dict(extra or {}), shown, endless)
         self.document["hosts"] = {result.host: result_data(result, check=self.check) for result in results}
         return results
+
+    def _jobs(self, verb: Verb) -> dict[str, tuple[Host, Sequence[LaunchPlan]]]:
+        """What is meant on each host, linted; the mistakes of all of them at once."""
+        jobs: dict[str, tuple[Host, Sequence[LaunchPlan]]] = {}
+        problems: list[Problem] = []
+        for host in self.hosts(demanded=verb.changes):
+            try:
+                jobs[host.name] = (host, servers.meant(self.project, verb, host, self.args))
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems)
+        self.tell_warnings()
+        return jobs
+
+    def tell_warnings(self) -> None:
+        """What the linter has to say about the profiles that it let through, once."""
+        told: list[str] = self.document.get("warnings", [])
+        for said in (one.place_and_what for one in self.project.warnings):
+            if said not in told:
+                self.document["warnings"] = told = [*told, said]
+                self.screen.aside(("note ", "bold yellow"), said)
 
     def preview(self, verb: Verb) -> list[HostResult]:
         """What a changing verb would do, nothing touched."""
