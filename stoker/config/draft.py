@@ -90,7 +90,7 @@ def _known(
     for flag in (engine.host_flag, engine.port_flag):
         found.flags.pop(flag, None)
     _key(found, engine, env)
-    program = draftargs.program_of(captured, engine)
+    program = draftargs.program_of(captured, engine, env.env.get("PATH"))
     notes += [program.note] if program.note else []
     notes += [f"args: {word!r} has no flag before it, and is left out" for word in found.extra]
     wrap, why = draftargs.wrap_of(captured["around"])

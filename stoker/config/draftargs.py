@@ -186,22 +186,31 @@ class Program:
         return f"{self.venv}/bin" if self.venv else posixpath.dirname(self.python)
 
 
-def program_of(captured: Mapping[str, Any], engine: Engine) -> Program:
-    """The program of a known engine, by its own command where that gives the same."""
+def program_of(captured: Mapping[str, Any], engine: Engine, path: str | None) -> Program:
+    """The program of a known engine, by its own command where that gives the same.
+
+    Args:
+        captured: What the operation ``capture`` told.
+        engine: The engine.
+        path: The ``PATH`` that the profile says; None: it says none, and its program's folder comes first.
+    """
     head, argv = int(captured["head"]), [str(word) for word in captured["argv"]]
     venv, python = str(captured["venv"]), str(captured["python"])
     found = Program(venv, "" if venv else python)
     own = [word for word in engine.command if word != "{python}"]
-    path, module = str(captured["program"]), str(captured["module"])
+    program, module = str(captured["program"]), str(captured["module"])
     if module:
         is_own = engine.command[0] == "{python}" and argv[1:head] == own
         if is_own or engine.command[0] != "{python}":
             note = "" if is_own else f"started by python -m {module}; the profile's is {' '.join(own)}"
-            return Program(found.venv, found.python, (), note)
+            hidden = not is_own and path is not None and found.bin not in path.split(":")
+            command = (f"{found.bin}/{own[0]}", *own[1:]) if hidden else ()
+            return Program(found.venv, found.python, command, note)
         return Program(found.venv, found.python, (python, *argv[1:head]))
     subcommand = [word for word in argv[head : head + 1] if word in {s.subcommand for s in _shapes(engine)}]
-    is_found = bool(python) and path == f"{found.bin}/{own[0]}" and engine.command[0] != "{python}"
-    return found if is_found else Program(found.venv, found.python, (path or argv[0], *subcommand))
+    is_found = bool(python) and program == f"{found.bin}/{own[0]}" and engine.command[0] != "{python}"
+    is_found = is_found and (path is None or found.bin in path.split(":"))
+    return found if is_found else Program(found.venv, found.python, (program or argv[0], *subcommand))
 
 
 def _shapes(engine: Engine) -> list[Any]:

@@ -71,7 +71,7 @@ def reduce(
             found.notes.append(f"env: {name} is {value}, as {engine.name} sets it by itself: left out")
         elif not _settable(name):
             found.notes.append(f"env: {name} is left out: no profile can set a variable of that name")
-        elif name in tuning or knows(name) or name not in login:
+        elif name in tuning or name in _ALWAYS or name not in login or knows(name):
             _keep(found, name, value, captured)
         else:
             found.inherit.append(name)

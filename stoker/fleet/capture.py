@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +40,9 @@ def capture(job: Job) -> Outcome:
         raise InputError(
             error.what, where=job.host.name, evidence=error.evidence, next_step=error.next_step
         ) from error
+    knows = tuning_names()
     with reading(job.host.name, "its server"):
-        draft, plan = drafted(job.host, name, captured)
+        draft, plan = drafted(job.host, name, captured, knows)
     path = job.project.settings.path("profiles") / f"{name}.yml"
     if not job.check:
         write(path, draft.text, replace=job.args["force"])
@@ -61,7 +62,17 @@ def capture(job: Job) -> Outcome:
     return Outcome(f"{what}: {there}", data)
 
 
-def drafted(host: Host, name: str, captured: Mapping[str, Any]) -> tuple[Draft, LaunchPlan]:
+def tuning_names() -> Callable[[str], bool]:
+    """Whether a variable is known to tune something."""
+    from stoker.tuning import Catalogue
+
+    catalogue = Catalogue.load()
+    return lambda name: catalogue.find(name) is not None
+
+
+def drafted(
+    host: Host, name: str, captured: Mapping[str, Any], knows: Callable[[str], bool]
+) -> tuple[Draft, LaunchPlan]:
     """The profile, and the plan that it gives on its host: it has been read back.
 
     Raises:
@@ -69,14 +80,9 @@ def drafted(host: Host, name: str, captured: Mapping[str, Any]) -> tuple[Draft, 
     """
     from stoker import engines
     from stoker.config import draft
-    from stoker.tuning import Catalogue
 
     engine = engines.get(str(captured["engine"]))
-    catalogue = Catalogue.load()
     source = f"{host.name}, port {captured['port']}"
-
-    def knows(variable: str) -> bool:
-        return catalogue.find(variable) is not None
 
     def made(path: bool) -> tuple[Draft, LaunchPlan]:
         one = draft.of_server(name, source, captured, engine, knows=knows, path=path)

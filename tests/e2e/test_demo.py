@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.tasks import doctor, lab, life, look, measure, persist, play, project, reference
+from stoker.tasks import capture, doctor, lab, life, look, measure, persist, play, project, reference
 from tests.e2e.project import ProjectFolder
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def test_every_command_that_the_readme_shows_exists_with_its_flags() -> None:
     tasks = {
         **{
             task.name: task
-            for module in (doctor, life, look, measure, persist, play, project)
+            for module in (capture, doctor, life, look, measure, persist, play, project)
             for task in module.COMMANDS
         },
         **{f"lab.{task.name}": task for task in lab.COMMANDS},
