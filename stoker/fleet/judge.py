@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from stoker.errors import EXIT_DONE, EXIT_REGRESSED, ConfigError, InputError
+from stoker.errors import EXIT_DONE, EXIT_REGRESSED, ConfigError, InputError, StokerError
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Typed, Verb
 from stoker.fleet.shown import counts
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from stoker.results.explain import Explanation
     from stoker.results.record import Record
 
+# Between a profile's name and the experiment that varied it.
+TRIAL = "~"
+_FAR_BACK = 1000
 RUN = Flag("run", "Which run: its id, or a unique end of it.")
 A = Flag("a", "What is compared with: a run's id, or baseline for the other one's baseline.", positional=True)
 B = Flag("b", "What is judged: a run's id, or a unique end of it.", positional=True)
@@ -23,11 +26,30 @@ B = Flag("b", "What is judged: a run's id, or a unique end of it.", positional=T
 
 def explain(job: Job) -> Outcome:
     """Why the host's latest run (or --run) differs from its baseline (or --against)."""
+    return explained(*pair(job))
+
+
+def pair(job: Job) -> tuple[Record, Record | Baseline]:
+    """The host's latest run (or --run), and its baseline (or --against).
+
+    Raises:
+        InputError: There is no such run, or no baseline of it.
+    """
     record = _latest(job, job.args["run"])
     against = job.args["against"]
     other = "or compare with a run: --against RUN"
     base = job.project.store.load(against) if against else baseline_of(job.project, record, other)
-    return explained(record, base)
+    return record, base
+
+
+def resolved_of(project: Project, base: Record | Baseline) -> dict[str, Any] | None:
+    """The profile that a run or a baseline ran with; None where nobody here knows."""
+    for run_id in reversed(_ids(base)):
+        try:
+            return project.store.load(run_id).resolved or None
+        except StokerError:
+            continue  # a baseline lies in git, its records need not lie here
+    return None
 
 
 def compare(job: Job) -> Outcome:
@@ -148,7 +170,8 @@ def _latest(job: Job, run: str | None) -> Record:
     store = job.project.store
     if run:
         return store.load(run)
-    newest = store.list(host=job.host.name, last=1)
+    # An experiment's own launches answer its question, and are no state of the host to be explained.
+    newest = [one for one in store.list(host=job.host.name, last=_FAR_BACK) if TRIAL not in one.profile]
     if not newest:
         hint = f"inv bench --host {job.host.name}"
         raise InputError("nothing was measured yet", where=job.host.name, next_step=hint)

@@ -1,10 +1,7 @@
-"""The verbs that measure: bench, fetch."""
+"""The verb that measures: bench."""
 
 from __future__ import annotations
 
-import errno
-import os
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import BOUNDS
@@ -17,8 +14,8 @@ from stoker.fleet.judge import explained
 from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from stoker.benchmarks import Bench
+    from stoker.plan import LaunchPlan
     from stoker.results.record import Record, Subject
 
 BENCH = (
@@ -49,59 +46,33 @@ def bench(job: Job) -> Outcome:
     return _judged(job, _record(job, results), results)
 
 
-def fetch(job: Job) -> Outcome:
-    """Pull back whatever runs left on the host; what is here already is not pulled again.
+def launch(job: Job) -> Record:
+    """Measure one launch of the plan's server, save and pull it; nothing is judged.
 
     Raises:
-        HostFailed: ``bad-result``: a run that cannot be read; the others were recorded.
+        HostFailed: As :func:`bench`.
     """
-    from stoker.reach.pull import pull
-
-    into = job.project.settings.path("results")
-    remote = job.args["path"] or "~/.stoker/runs"
-    if job.args["path"]:
-        into = into / f"fetched-{job.host.name}"
-    try:
-        files = pull(job.session.agent, remote, into)
-    except HostFailed as error:
-        if job.args["path"] or not _is(error, errno.ENOENT):
-            raise _no_folder(job, error) from error
-        return Outcome("nothing to pull: nothing was measured here", {"files": [], "runs": [], "into": ""})
-    found = sorted({path.relative_to(into).parts[0] for path in files})
-    recorded = [] if job.args["path"] else _adopted(job, found)
-    data = {"files": [str(path) for path in files], "runs": recorded, "into": job.project.shown(into)}
-    made = counts(len(recorded), "new record", "new records")
-    return Outcome(f"{counts(len(files), 'file', 'files')} in {data['into']}, {made}", data, changed=False)
+    results = [_measure(job)]
+    record = _record(job, results)
+    job.project.store.save(record)
+    _pull(job, record, results)
+    return record
 
 
-def _is(error: HostFailed, number: int) -> bool:
-    """Whether the host's system said this."""
-    return error.kind == "io" and error.what.endswith(": " + os.strerror(number))
+def bench_of(job: Job, plan: LaunchPlan | None) -> Bench:
+    """The profile's benchmark with what the command line says instead."""
+    from stoker.benchmarks import merge
 
-
-def _no_folder(job: Job, error: HostFailed) -> HostFailed:
-    """A folder that is none, told as that."""
-    path = job.args["path"]
-    if not path or not (_is(error, errno.ENOTDIR) or _is(error, errno.ENOENT)):
-        return error
-    is_file = _is(error, errno.ENOTDIR)
-    return HostFailed(
-        f"{path} is a file, and a folder is pulled" if is_file else f"there is no folder {path}",
-        host=error.host,
-        kind=error.kind,
-        evidence=error.evidence,
-        next_step=f"--path {PurePosixPath(path).parent}" if is_file else "name a folder of that host",
-    )
+    given = {name: job.args[name] for name in ("runs", "tokens", "concurrency")}
+    return merge(plan.bench if plan else {}, {**given, "name": job.args["bench"]})
 
 
 def _measure(job: Job) -> dict[str, Any]:
     """One launch's measurement, as the host tells it."""
-    from stoker.benchmarks import merge
     from stoker.results.record import new_run_id
 
     plan = job.plan
-    given = {name: job.args[name] for name in ("runs", "tokens", "concurrency")}
-    wanted = merge(plan.bench if plan else {}, {**given, "name": job.args["bench"]})
+    wanted = bench_of(job, plan)
     salt, salt_id = job.project.salt
     params = {
         "plan": plan.to_wire() if plan else None,
@@ -130,7 +101,7 @@ def _record(job: Job, results: list[dict[str, Any]]) -> Record:
     from stoker.results.record import build
 
     with reading(job.host.name, "what bench gave"):
-        subject = _subject(job, results[-1])
+        subject = subject_of(job, results[-1])
         record = build(results, subject, where=job.host.name)
     named = job.args["profile"] or []
     if named and job.plan and subject.profile not in ("", job.plan.profile):
@@ -152,7 +123,7 @@ def _record(job: Job, results: list[dict[str, Any]]) -> Record:
     return record
 
 
-def _subject(job: Job, result: dict[str, Any]) -> Subject:
+def subject_of(job: Job, result: dict[str, Any]) -> Subject:
     """What was measured: the launch that really runs, not what was asked for."""
     from stoker.results.record import Subject
 
@@ -236,43 +207,6 @@ def _headline(record: Record) -> str:
     return f"{what}{mark}: {shown}"
 
 
-def _adopted(job: Job, run_ids: list[str]) -> list[str]:
-    """Make the records of runs that were pulled without one; the ids of those that had none.
-
-    Raises:
-        HostFailed: Of the first that cannot be read, once the others were recorded.
-    """
-    made: list[str] = []
-    bad: HostFailed | None = None
-    for run_id in run_ids:
-        folder = job.project.store.path(run_id)
-        if (folder / "run.json").exists() or not (folder / "bench.json").is_file():
-            continue
-        try:
-            job.project.store.save(_raw_record(job, folder / "bench.json"))
-            made.append(run_id)
-        except HostFailed as error:
-            bad = bad or error
-    if bad is not None:
-        raise bad
-    return made
-
-
-def _raw_record(job: Job, raw: Path) -> Record:
-    """The record of a result that was pulled.
-
-    Raises:
-        HostFailed: ``bad-result``.
-    """
-    from stoker.results.record import build
-    from stoker.results.shape import parse
-
-    shown = f"{raw.parent.name}/{raw.name}"
-    with reading(job.host.name, shown):
-        result = parse(raw.read_text(encoding="utf-8"), shown)
-        return build([result], _subject(job, result), where=shown)
-
-
 VERBS = (
     Verb(
         "bench",
@@ -288,12 +222,6 @@ VERBS = (
         bench,
         runs="server",
         wants_secrets=True,
-        in_check="skipped",
-    ),
-    Verb(
-        "fetch",
-        (Flag("path", "A folder on the host, in place of Stoker's runs."),),
-        fetch,
         in_check="skipped",
     ),
 )

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import EXIT_DONE, InputError, nearest
-from stoker.fleet import judge, matrix, measure
+from stoker.fleet import experiment, judge, life, matrix, measure, verify
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING, command
 
@@ -47,9 +47,18 @@ def fetch(run: Run) -> int:
     return run.end(run.on_hosts(VERBS["fetch"]))
 
 
-@command(HOST, INVENTORY, JSON, *VERBS["explain"].flags)
+@command(
+    *CHANGING,
+    *VERBS["explain"].flags,
+    Flag("verify", "Restore the likely causes, measure, and say whether they are the cause.", "flag"),
+    verify.CAUSE,
+    experiment.ANEW,
+    life.FORCE,
+)
 def explain(run: Run) -> int:
     """Why the latest run differs from its baseline: ranked causes, and what was checked and is equal."""
+    if run.args["verify"]:
+        return run.end(run.on_hosts(verify.VERIFY))
     if run.args["run"]:
         run.args["host"] = [run.project.store.load(run.args["run"]).host]
     elif not run.args["host"]:

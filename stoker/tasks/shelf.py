@@ -26,6 +26,7 @@ SHELF = {
     "capture": ("capture",),
     "look": ("status", "logs"),
     "measure": ("bench", "bench-all", "fetch", "results", "show", "compare", "baseline", "explain"),
+    "experiments": ("bisect", "sweep"),
     "play": ("play",),
     "demo": ("demo",),
 }

@@ -1,0 +1,195 @@
+"""An experiment on one host: a server launched with one setting after another, each proven and measured.
+
+What was measured is in a journal, so that after an interruption the same command goes on where it stopped. At
+the end, whatever it was, the host runs again what ran before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from stoker.errors import HostFailed, InputError, StokerError
+from stoker.fleet import aftermath, judge, life, measure, putback
+from stoker.fleet.flags import Flag
+from stoker.fleet.journal import Journal, Measured
+
+if TYPE_CHECKING:
+    from stoker.benchmarks import Bench
+    from stoker.fleet.job import Job
+    from stoker.plan import LaunchPlan
+    from stoker.results.record import Record
+
+ANEW = Flag("anew", "Measure from the start, though an interrupted run of it could be gone on with.", "flag")
+
+# How a launch fails for which its setting is to blame, and the next one may well serve.
+_ITS_FAULT = frozenset(("died", "stalled", "timeout", "not-in-force", "wrong-model", "invalid", "preflight"))
+# For connect, kill and proof: measured on loopback, with some air.
+_AROUND_S = 10.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A server as it is launched in an experiment.
+
+    Args:
+        name: For people; no two of an experiment share it.
+        resolved: Its resolved profile, as plain data.
+    """
+
+    name: str
+    resolved: Mapping[str, Any]
+
+
+class Experiment:
+    """The launches of one question.
+
+    Args:
+        job: Of the host.
+        kind: ``verify``, ``bisect``, ``sweep``, …
+        profile: Whose variations they are.
+        bench: What each launch is measured with.
+        journal: What was measured before.
+    """
+
+    def __init__(self, job: Job, kind: str, profile: str, bench: Bench, journal: Journal) -> None:
+        given = {"bench": bench.name, "runs": bench.runs, "tokens": bench.tokens}
+        self._job = replace(job, args={**job.args, **given, "concurrency": bench.concurrency})
+        self._label = f"{profile}{judge.TRIAL}{kind}"
+        self._journal = journal
+        self.touched: dict[str, str] = {}
+        self.launches: list[Measured] = []
+
+    def launch(self, setting: Setting, note: str) -> Measured:
+        """Restart with a setting, prove and measure it; or recall that from before the interruption.
+
+        Args:
+            setting: The setting.
+            note: Where in the experiment this is, for people: ``2/4``.
+
+        Raises:
+            HostFailed: It does not serve, or the host failed.
+        """
+        self.touched[str(setting.resolved["server"]["name"])] = self._label
+        found = self._journal.recall(setting.name)
+        if found is None:
+            self._say(f"{note} {setting.name}: restart and measure")
+            found = self._measure(setting)
+            self._journal.add(found)
+        self.launches.append(found)
+        self._say(f"{note} {setting.name}: {_pace(found)}")
+        return found
+
+    def attempt(self, setting: Setting, note: str) -> Measured:
+        """The same; a setting that does not serve is an answer too.
+
+        Raises:
+            HostFailed: The host failed.
+        """
+        try:
+            return self.launch(setting, note)
+        except HostFailed as error:
+            if error.kind not in _ITS_FAULT:
+                raise
+            failed = Measured(setting.name, time.time(), (), why=error.what)
+            self._journal.add(failed)
+            self.launches.append(failed)
+            self._say(f"{note} {setting.name}: {error.what}")
+            return failed
+
+    def _measure(self, setting: Setting) -> Measured:
+        begin = time.monotonic()
+        plan = plan_of(self._job, self._label, setting.resolved)
+        at = self._job.on(plan)
+        life.restart(at)
+        record = measure.launch(at)
+        took = round(time.monotonic() - begin, 1)
+        return Measured(setting.name, record.created, record.samples[0], record.run_id, took)
+
+    def _say(self, text: str) -> None:
+        self._job.session.emit({"type": "note", "text": text})
+
+
+def _pace(found: Measured) -> str:
+    return f"{sum(found.runs) / len(found.runs):.1f} tok/s" if found.runs else found.why
+
+
+def plan_of(job: Job, name: str, resolved: Mapping[str, Any]) -> LaunchPlan:
+    """The plan of a resolved profile on the job's host."""
+    return job.project.plan_again({"profile": name, "resolved": dict(resolved)}, job.host)
+
+
+@contextmanager
+def experiment(
+    job: Job, question: Mapping[str, Any], profile: str, bench: Bench
+) -> Iterator[tuple[Experiment, list[tuple[str, str]]]]:
+    """An experiment, and the lines that putting the host back adds at its end.
+
+    Args:
+        job: Of the host.
+        question: JSON types, with ``kind``: the same question goes on with the same journal.
+        profile: Whose variations are launched.
+        bench: What each launch is measured with.
+
+    Raises:
+        HostInterrupted: Ctrl-C: what was measured is kept, and it says how to put the host back.
+        HostFailed: A launch failed; the host was put back.
+    """
+    # What a command of one restart may be told, an experiment of many is not.
+    job = replace(job, args={**job.args, "profile": [], "slot": None, "port": None, "rollback": False})
+    folder = job.project.root / ".stoker" / "experiments"
+    whole = {**question, "host": job.host.name, "profile": profile, "bench": bench.to_wire()}
+    journal = Journal(folder, whole, anew=bool(job.args.get("anew")))
+    if journal.before is None:
+        journal.begin(aftermath.alive(job))
+    else:
+        told = f"going on with the {journal.pending} launches measured before the interruption"
+        job.session.emit({"type": "note", "text": told})
+    before = journal.before or []
+    running = Experiment(job, str(question["kind"]), profile, bench, journal)
+    lines: list[tuple[str, str]] = []
+    try:
+        yield running, lines
+    except StokerError as error:
+        if (
+            getattr(error, "kind", "") == "cancelled"
+        ):  # the host was told to stop: nothing more is begun there
+            raise putback.left(job, before, running.touched, error) from error
+        for text, _ in putback.put_back(job, before, running.touched):
+            job.session.emit({"type": "note", "text": text})
+        raise
+    journal.end()
+    lines += putback.put_back(job, before, running.touched)
+
+
+def resolved_of(record: Record) -> dict[str, Any]:
+    """The profile that a run had.
+
+    Raises:
+        InputError: It was measured on a server that somebody started by hand.
+    """
+    if not record.resolved:
+        hint = f"inv capture --host {record.host} --name NAME writes a profile of it; then restart and bench"
+        raise InputError(f"{record.run_id} was measured on a server that was started by hand", next_step=hint)
+    return record.resolved
+
+
+def cost(record: Record, restarts: int) -> str:
+    """What so many launches will take, for people: ``5 restarts, about 12 minutes``.
+
+    Args:
+        record: A run of the same server, for how long it loads and measures.
+        restarts: How many, the one that puts back what ran among them.
+    """
+    launch = record.launches[-1]
+    loading = launch.launch.get("ready_s")
+    loading = float(loading) if isinstance(loading, int | float) else 0.0
+    runs = [run.seconds or 0.0 for run in launch.runs] + [
+        launch.warmup.seconds or 0.0 if launch.warmup else 0.0
+    ]
+    total = restarts * (loading + sum(runs) + _AROUND_S)
+    minutes = "less than a minute" if total < 60 else f"about {total / 60:.0f} minutes"
+    return f"{restarts} restarts, {minutes}"

@@ -1,0 +1,123 @@
+"""What an experiment has measured so far, on disk, so that an interrupted one is taken up again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stoker.errors import InputError
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One launch of an experiment.
+
+    Args:
+        setting: Which one, by its name.
+        at_s: When it was measured, Unix time.
+        runs: tok/s of each valid run; none where the setting does not serve.
+        run_id: The record; empty where there is none.
+        seconds: Restart and measurement together.
+        why: Why it does not serve; empty where it does.
+    """
+
+    setting: str
+    at_s: float
+    runs: tuple[float, ...]
+    run_id: str = ""
+    seconds: float = 0.0
+    why: str = ""
+
+
+class Journal:
+    """JSON lines: the question, each launch, the end. One file a question, in ``.stoker/experiments``.
+
+    Args:
+        folder: Where it lies.
+        question: JSON types: the same question is the same file.
+        anew: Forget what was measured for it before.
+
+    Attributes:
+        before: What ran on the host when the experiment began; None until :meth:`begin`.
+
+    Raises:
+        InputError: A journal that cannot be read.
+    """
+
+    def __init__(self, folder: Path, question: Mapping[str, Any], *, anew: bool = False) -> None:
+        text = json.dumps(question, sort_keys=True)
+        name = f"{question['kind']}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
+        self.path = folder / name
+        self.before: list[dict[str, Any]] | None = None
+        self._question = json.loads(text)
+        self._done: list[Measured] = []
+        self._next = 0
+        if anew or not self._read():
+            self.before, self._done = None, []
+
+    @property
+    def pending(self) -> int:
+        """Launches that were measured before an interruption and have not been asked for again."""
+        return len(self._done) - self._next
+
+    def begin(self, before: list[dict[str, Any]]) -> None:
+        """Write the question down, and what runs on the host."""
+        self.before = before
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps({"question": self._question, "before": before}) + "\n")
+        temporary.rename(self.path)
+
+    def recall(self, setting: str) -> Measured | None:
+        """The next launch, where it was measured already; behind another one all that is left is dropped."""
+        if self.pending and self._done[self._next].setting == setting:
+            self._next += 1
+            return self._done[self._next - 1]
+        del self._done[self._next :]
+        return None
+
+    def add(self, measured: Measured) -> None:
+        """Write a launch down."""
+        self._done.append(measured)
+        self._next = len(self._done)
+        with self.path.open("a") as file:
+            file.write(json.dumps(asdict(measured)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def end(self) -> None:
+        """It is answered: asked again, it is measured anew."""
+        with self.path.open("a") as file:
+            file.write(json.dumps({"end": True}) + "\n")
+
+    def _read(self) -> bool:
+        """Take in an unfinished journal; False where there is none."""
+        try:
+            lines = self.path.read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        try:
+            rows = [json.loads(line) for line in lines[:-1]] + _last(lines)
+            if not rows or rows[0]["question"] != self._question or "end" in rows[-1]:
+                return False
+            self.before = list(rows[0]["before"])
+            self._done = [Measured(**{**row, "runs": tuple(row["runs"])}) for row in rows[1:]]
+        except (ValueError, TypeError, KeyError) as error:
+            hint = "add --anew: it is measured from the start"
+            raise InputError(
+                "the experiment's journal is damaged", where=str(self.path), next_step=hint
+            ) from error
+        return True
+
+
+def _last(lines: list[str]) -> list[Any]:
+    """The last line, unless it was cut off while it was written."""
+    try:
+        return [json.loads(lines[-1])] if lines else []
+    except ValueError:
+        return []
