@@ -68,10 +68,7 @@ class Journal:
     def begin(self, before: list[dict[str, Any]]) -> None:
         """Write the question down, and what runs on the host."""
         self.before = before
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps({"question": self._question, "before": before}) + "\n")
-        temporary.rename(self.path)
+        self._write()
 
     def recall(self, setting: str) -> Measured | None:
         """The next launch, where it was measured already; behind another one all that is left is dropped."""
@@ -85,15 +82,22 @@ class Journal:
         """Write a launch down."""
         self._done.append(measured)
         self._next = len(self._done)
-        with self.path.open("a") as file:
-            file.write(json.dumps(asdict(measured)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        self._write()
 
     def end(self) -> None:
         """It is answered: asked again, it is measured anew."""
-        with self.path.open("a") as file:
-            file.write(json.dumps({"end": True}) + "\n")
+        self._write({"end": True})
+
+    def _write(self, *more: Mapping[str, Any]) -> None:
+        """The whole file, by rename: it may hold what was dropped, or a line that was cut off."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        rows = [{"question": self._question, "before": self.before}, *map(asdict, self._done), *more]
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        with temporary.open("w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(self.path)
 
     def _read(self) -> bool:
         """Take in an unfinished journal; False where there is none."""
@@ -107,7 +111,7 @@ class Journal:
                 return False
             self.before = list(rows[0]["before"])
             self._done = [Measured(**{**row, "runs": tuple(row["runs"])}) for row in rows[1:]]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             hint = "add --anew: it is measured from the start"
             raise InputError(
                 "the experiment's journal is damaged", where=str(self.path), next_step=hint
