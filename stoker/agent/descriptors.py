@@ -105,6 +105,17 @@ def walk(pids: Iterable[int], device_dir: str) -> Descriptors:
     return found
 
 
+def is_hidden(pid: int) -> bool:
+    """Whether a process lets nobody of its own user see what it holds: one with capabilities, for example."""
+    try:
+        os.listdir(f"/proc/{pid}/fd")
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _paths_in(folder: str) -> List[str]:
     try:
         return [os.path.join(folder, name) for name in os.listdir(folder)]

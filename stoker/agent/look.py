@@ -83,6 +83,7 @@ def take(
         for launch in state.leftovers(ctx.home, slot, facts):
             recorded.append(launch)
             members, found_by = state.members(snapshot, launch)
+            snapshot.presume(int(launch["port"]), members)
             if slot in own:
                 launches.append(launch)
                 how = found_by if members or how == "none" else how

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
-from .descriptors import read_file
+from .descriptors import is_hidden, read_file
 from .facts import Facts
 from .gpu import GpuState
 from .procs import Snapshot
@@ -99,12 +99,12 @@ def _minors() -> Dict[str, int]:
 
 def _confirmed(snapshot: Snapshot, listed: Any, holding: Set[int], uid: int) -> bool:
     """Whether the process that has this number here is the one the driver means."""
-    if listed.pid in holding:
+    if listed.pid in holding or snapshot.hides(listed.pid):
         return True
     process = snapshot.by_pid.get(listed.pid)
-    if process is None or process.gone or uid in (0, process.uid):
+    if process is None or process.gone or uid == 0 or (uid == process.uid and not is_hidden(process.pid)):
         return False  # we may look into it, and it does not hold the device
-    # Another user's: its descriptors are closed to us, but its name is not. (It is never signalled.)
+    # Another user's, or one that hides: its descriptors are closed to us, but its name is not.
     first = process.argv[0] if process.argv else process.comm
     return listed.name in (first, os.path.basename(first), process.title)
 

@@ -209,6 +209,7 @@ def _is_theirs(ctx: Context, address: str, port: int, doomed: Sequence[Process])
     """Whether only processes that are going to be ended hold the port (one may have just begun to listen)."""
     snapshot = procs.snapshot(ctx.facts)
     keys = {process.key for process in doomed}
+    snapshot.presume(port, doomed)
     holders = [one.pid for one in procs.listeners(port, snapshot) if overlap(one.address, address)]
     for pid in holders:
         process = snapshot.by_pid.get(pid) if pid is not None else None

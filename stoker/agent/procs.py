@@ -162,6 +162,7 @@ class Snapshot:
         self._children: Optional[Dict[int, List[int]]] = None
         self._descriptors: Optional[Descriptors] = None
         self._ours: Dict[int, bool] = {}
+        self._presumed: Dict[int, List[Process]] = {}
         self._environs: Dict[int, Optional[Dict[str, str]]] = {}
         self._reader: Optional[Reader] = None
 
@@ -237,6 +238,23 @@ class Snapshot:
                 return self.is_ours(kin)
         return False
 
+    def presume(self, port: int, members: Iterable[Process]) -> None:
+        """Say whose a listener on this port is that nobody is seen to hold: of those that hide what is open.
+
+        Args:
+            members: The processes of a launch that was made for this port.
+        """
+        found = self._presumed.setdefault(port, [])
+        found += [one for one in members if descriptors.is_hidden(one.pid) and one not in found]
+
+    def presumed(self, port: int, uid: int) -> Set[int]:
+        """Pids of those that hide what they hold and were launched to listen there."""
+        return {one.pid for one in self._presumed.get(port, ()) if one.uid == uid}
+
+    def hides(self, pid: int) -> bool:
+        """Whether it is one of those."""
+        return any(one.pid == pid for found in self._presumed.values() for one in found)
+
     def held(self) -> Descriptors:
         """Sockets and GPU devices by holder; walked once."""
         if self._descriptors is None:
@@ -286,13 +304,14 @@ def listeners(port: Optional[int] = None, snapshot: Optional[Snapshot] = None) -
     if not rows:
         return []
     if snapshot is None:
+        snapshot = Snapshot(Facts(), {})
         held = descriptors.walk((int(n) for n in os.listdir("/proc") if n.isdigit()), "").sockets
     else:
         held = snapshot.held().sockets
     return [
         Listener(address, number, inode, pid, uid)
         for address, number, inode, uid in rows
-        for pid in _or_none(held.get(inode))
+        for pid in _or_none(held.get(inode) or snapshot.presumed(number, uid))
     ]
 
 

@@ -128,6 +128,7 @@ def _listener(seen: Snapshot, launch: Dict[str, Any], members: List[Process]) ->
         AgentError: ``no-server``: it does not listen; ``wrong-listener``: somebody else does, too.
     """
     bind = addresses(str(launch["bind"]))
+    seen.presume(int(launch["port"]), members)
     rows = [row for row in listeners(int(launch["port"]), seen) if any(overlap(row.address, a) for a in bind)]
     if not rows:
         what = "the server of slot %s runs, but listens on no port yet" % launch["slot"]
