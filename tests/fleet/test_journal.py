@@ -33,7 +33,7 @@ def test_an_unfinished_one_is_gone_on_with_in_its_order(tmp_path: Path) -> None:
     assert again.recall("c") is None, "the order is another one now, so what follows is worth nothing"
     assert again.pending == 0
     again.add(launch("c"))
-    assert [line.count("setting") for line in again.path.read_text().splitlines()] == [0, 1, 1, 1]
+    assert [line.count("setting") for line in again.path.read_text().splitlines()] == [0, 1, 1], "b is gone"
 
 
 def test_what_was_dropped_stays_dropped(tmp_path: Path) -> None:
