@@ -29,6 +29,8 @@ VERDICTS = (OK, REGRESSED, IMPROVED, UNSTABLE, INCONCLUSIVE, NO_BASELINE)
 MAX_LOSS = 0.10
 
 _STANDARD_ERRORS = 3.0
+# Of one look among up to five.
+_SURE = 0.998
 _TOLERANCE = -math.log(1 - 0.03)
 _WITH_ONE_RUN = -math.log(1 - 0.20)
 _WITH_TWO_RUNS = -math.log(1 - 0.10)
@@ -102,7 +104,12 @@ class _Evidence:
 
 
 def judge(
-    base: Launches, new: Launches, *, higher_is_better: bool = True, max_loss: float = MAX_LOSS
+    base: Launches,
+    new: Launches,
+    *,
+    higher_is_better: bool = True,
+    max_loss: float = MAX_LOSS,
+    again: bool = False,
 ) -> Verdict:
     """Compare launches of runs by the rule.
 
@@ -111,6 +118,8 @@ def judge(
         new: The new launches, likewise.
         higher_is_better: True for tok/s, False for seconds.
         max_loss: The loss that ``ok`` must rule out, 0..1.
+        again: One look of several while launches are added until it is sure: each look could be the false
+            alarm, so that more is demanded of it, of ``ok`` too.
 
     Raises:
         InputError: A value that is not a positive finite number, an empty launch, or no new launch.
@@ -124,13 +133,15 @@ def judge(
     if not base:
         return Verdict(NO_BASELINE, line=f"{_shape(new)}; there is no baseline to compare with")
     b, x = (noise.logs(side, higher_is_better=higher_is_better) for side in (base, new))
-    evidence = _weigh(b, x)
+    evidence = _weigh(b, x, again)
     runs = sum(len(launch) for launch in x)
     few = {1: _WITH_ONE_RUN, 2: _WITH_TWO_RUNS}.get(runs, 0.0)
     threshold = max(_TOLERANCE, evidence.h, few)
     limit = -math.log(1 - max_loss)
     shaky = _shaky(evidence.spread, x)
     name = _decide(evidence, threshold, limit, runs, bool(shaky))
+    if again and name == OK and evidence.d + evidence.h > limit:
+        name = INCONCLUSIVE
     need = _need(evidence, limit, b, x) if name == INCONCLUSIVE else None
     change, bar = math.expm1(evidence.d), -math.expm1(-threshold)
     ruled_out = -math.expm1(min(0.0, evidence.d - evidence.h))
@@ -143,7 +154,7 @@ def judge(
     return Verdict(name, change, bar, ruled_out, need, why, "; ".join(parts))
 
 
-def _weigh(base: list[list[float]], new: list[list[float]]) -> _Evidence:
+def _weigh(base: list[list[float]], new: list[list[float]], again: bool = False) -> _Evidence:
     n_base, n_new = len(base), len(new)
     few_base, few_new = min(map(len, base)), min(map(len, new))
     within, spread = noise.within(base + new)
@@ -161,10 +172,19 @@ def _weigh(base: list[list[float]], new: list[list[float]]) -> _Evidence:
     return _Evidence(
         d=statistics.fmean(m_new) - middle,
         d_up=statistics.fmean(m_low) - middle,
-        h=_STANDARD_ERRORS * error,
+        h=_errors(df, again) * error,
         s=math.sqrt(variance),
         spread=spread,
     )
+
+
+def _errors(df: float, again: bool) -> float:
+    """How many standard errors a loss must exceed."""
+    if not again:
+        return _STANDARD_ERRORS
+    from scipy import stats
+
+    return float(stats.t.ppf(_SURE, noise.PRIOR_DF + df))
 
 
 def _shaky(spread: float, new: list[list[float]]) -> str:

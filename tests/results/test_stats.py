@@ -63,6 +63,17 @@ def test_judge_agrees_with_the_reference_over_random_cases(seed: int) -> None:
         assert have.need == (None if need is None else Need(NEED_WORDS[need[0]], int(need[1])))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_look_of_several_agrees_with_the_reference_and_is_never_more_easily_ok(seed: int) -> None:
+    dice = random.Random(seed)
+    for _ in range(200):
+        base, new, higher = random_case(dice)
+        want: dict[str, Any] = verdict_ref.compare(base, new, higher, sure_look=1)  # type: ignore[no-untyped-call]
+        have = judge(base, new, higher_is_better=higher, again=True)
+        assert have.threshold == pytest.approx(want["T"], abs=1e-9)
+        assert have.verdict == want["verdict"] or (have.verdict, want["verdict"]) == ("inconclusive", "ok")
+
+
 def test_random_cases_reach_every_verdict_and_every_need() -> None:
     dice = random.Random(99)
     seen = set()
