@@ -11,7 +11,7 @@ from .context import AgentError, Context
 # `typing` costs every connection four milliseconds of the host's, and nothing here needs it at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Tuple
+    from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 MAX_FILES = 20000
 _BLOCK = 1 << 20
@@ -25,33 +25,59 @@ def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Args:
         ctx: The operation's context.
-        params: ``path``: the folder; ``~/`` is the login's home.
+        params: ``path``: the folder; ``~/`` is the login's home. ``max_bytes`` (null: no limit): a file that
+            is larger by itself is skipped, and files that are together are refused, before one is read.
 
     Returns:
         ``{files: [{path, size, sha256}], skipped: [{path, why}], root}``; paths are relative, in order;
         ``root`` is the folder's absolute path.
 
     Raises:
-        AgentError: ``bad-request``, ``io`` (no such folder, a file cannot be read, too many), ``cancelled``.
+        AgentError: ``bad-request``, ``io`` (no such folder, a file cannot be read, too many or too large),
+            ``cancelled``.
     """
     path = params.get("path")
     if not isinstance(path, str) or not path or "\0" in path:
         raise AgentError("bad-request", "manifest wants the path of a folder")
     root = os.path.abspath(_expand(path, ctx))
-    files: List[Dict[str, Any]] = []
-    skipped: List[Dict[str, Any]] = []
+    most = params.get("max_bytes")
     try:
-        for name, why in _walk(root):
-            ctx.check_cancelled()
-            if why:
-                skipped.append({"path": name, "why": why})
-            else:
-                files.append({"path": name, **_digest(ctx, os.path.join(root, name))})
-            if len(files) + len(skipped) > MAX_FILES:
-                raise AgentError("io", "%s holds more than %d files" % (root, MAX_FILES))
+        sizes, skipped = _looked(ctx, root, most if isinstance(most, int) else None)
+        files = [{"path": name, **_digest(ctx, os.path.join(root, name))} for name in sizes]
     except OSError as error:
         raise AgentError("io", "%s: %s" % (error.filename or root, error.strerror)) from error
     return {"files": files, "skipped": skipped, "root": root}
+
+
+def _looked(ctx: Context, root: str, most: Optional[int]) -> Tuple[Dict[str, int], List[Dict[str, Any]]]:
+    """Every file with its size, and what is skipped; nothing is read.
+
+    Raises:
+        AgentError: ``io``: too many, or together too large; ``cancelled``.
+    """
+    sizes: Dict[str, int] = {}
+    skipped: List[Dict[str, Any]] = []
+    for name, odd in _walk(root):
+        ctx.check_cancelled()
+        size = 0 if odd else os.lstat(os.path.join(root, name)).st_size
+        large = most is not None and size > most
+        if odd or large:
+            why = odd or "its %d bytes are over the limit of %s" % (size, most)
+            skipped.append({"path": name, "why": why})
+        else:
+            sizes[name] = size
+        if len(sizes) + len(skipped) > MAX_FILES:
+            raise AgentError("io", "%s holds more than %d files" % (root, MAX_FILES))
+    total = sum(sizes.values())
+    if most is not None and total > most:
+        largest = sorted(sizes, key=lambda name: -sizes[name])[:5]
+        raise AgentError(
+            "io",
+            "the files of %s are %d bytes, over the limit of %d" % (root, total, most),
+            ["%s: %d bytes" % (name, sizes[name]) for name in largest],
+            next_step="pull a folder of it (--path), or take away there what nobody needs",
+        )
+    return sizes, skipped
 
 
 def _expand(path: str, ctx: Context) -> str:

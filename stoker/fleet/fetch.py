@@ -197,9 +197,11 @@ def _no_folder(job: Job, error: HostFailed) -> HostFailed:
     )
 
 
-FETCH = Verb(
-    "fetch",
-    (Flag("path", "A folder on the host, in place of Stoker's runs."),),
-    fetch,
-    in_check="skipped",
+VERBS = (
+    Verb(
+        "fetch",
+        (Flag("path", "A folder on the host, in place of Stoker's runs."),),
+        fetch,
+        in_check="skipped",
+    ),
 )

@@ -8,13 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from stoker.config.playbooktree import Argument, Module
-from stoker.fleet import basics, doctor, judge, life, look, measure, persist
+from stoker.fleet import basics, doctor, fetch, judge, life, look, measure, persist
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Verb
 
-VERBS: Mapping[str, Verb] = MappingProxyType(
-    {verb.name: verb for room in (life, persist, look, doctor, measure, judge, basics) for verb in room.VERBS}
-)
+_ROOMS = (life, persist, look, doctor, measure, fetch, judge, basics)
+VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for room in _ROOMS for verb in room.VERBS})
 
 
 @cache
@@ -63,4 +62,4 @@ def _argument(flag: Flag) -> Argument:
     if isinstance(flag, basics.Argument):
         exact, expressions = flag.holds == "words", flag.holds == "expressions"
         return Argument(flag.parse, exact=exact, expressions=expressions)
-    return Argument(flag.parse, exact=flag.kind in ("text", "list"))
+    return Argument(flag.parse, exact=flag.kind in ("text", "list", "name", "regex"))

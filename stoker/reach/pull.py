@@ -48,10 +48,12 @@ class Manifest:
     Args:
         root: The folder's path there, links followed.
         files: Every regular file in it.
+        skipped: (path, why) of what the host leaves out: links, odd names, too large files.
     """
 
     root: str
     files: tuple[RemoteFile, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
 
 
 def pull(
@@ -88,15 +90,18 @@ def pull(
 
 
 def announced(agent: Agent, remote_dir: str, max_bytes: int = MAX_BYTES) -> Manifest:
-    """What there is to pull.
+    """What there is to pull; the host looks at sizes before it reads a file.
 
     Raises:
         HostFailed: ``io``, ``bad-manifest``.
         HostUnreachable: Lost on the way.
     """
-    answer = agent.call("manifest", {"path": remote_dir})
+    answer = agent.call("manifest", {"path": remote_dir, "max_bytes": max_bytes})
     files = read_manifest(agent.host, answer, max_bytes)
-    return Manifest(str(answer.get("root") or remote_dir), tuple(files))
+    listed = answer.get("skipped")
+    items = [item for item in (listed if isinstance(listed, list) else []) if isinstance(item, dict)]
+    skipped = tuple((str(item.get("path")), str(item.get("why"))) for item in items[:MAX_FILES])
+    return Manifest(str(answer.get("root") or remote_dir), tuple(files), skipped)
 
 
 def fetch(
@@ -111,7 +116,7 @@ def fetch(
     try:
         local_dir.mkdir(parents=True, exist_ok=True)
         places = {file: _place(agent.host, local_dir, file) for file in files}
-        missing = [file for file in files if not _is_here(places[file], file)]
+        missing = [file for file in files if not is_here(places[file], file)]
         if missing:
             _Stream(agent, manifest.root, missing, on_progress).write(places)
     except OSError as error:
@@ -171,7 +176,8 @@ def _place(host: str, folder: Path, file: RemoteFile) -> Path:
     return place
 
 
-def _is_here(place: Path, file: RemoteFile) -> bool:
+def is_here(place: Path, file: RemoteFile) -> bool:
+    """Whether a file is here already, the same to the last byte."""
     if not place.is_file() or place.stat().st_size != file.size:
         return False
     with place.open("rb") as here:

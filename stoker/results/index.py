@@ -113,9 +113,9 @@ def _stamp(file: Path) -> str:
 
 def _summary(file: Path, run_id: str, stamp: str) -> Summary:
     try:
-        record = records.loads(file.read_text(encoding="utf-8"), str(file))
-    except (OSError, UnicodeDecodeError, InputError) as error:
-        return Summary(run_id, stamp, damage=error.what if isinstance(error, InputError) else str(error))
+        record = records.loads(records.text_of(file), str(file))
+    except InputError as error:
+        return Summary(run_id, stamp, damage=error.what)
     if record.run_id != run_id:
         return Summary(run_id, stamp, damage=f"holds the record of {record.run_id}")
     return _of(record, stamp)

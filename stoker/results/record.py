@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from stoker.benchmarks import Bench, merge
@@ -20,6 +21,7 @@ from stoker.results.shape import Shape, parse
 from stoker.results.stats import VERDICTS, Need, Verdict
 
 SCHEMA = 1
+MAX_BYTES = 64 << 20  # of a record or a raw result; a thousand runs are less than a hundredth of it
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
@@ -225,7 +227,7 @@ def build(results: Sequence[Mapping[str, Any]], subject: Subject, *, where: str 
             raise InputError("the launches measured different things", where=where or subject.host)
     return Record(
         run_id=_id(first),
-        created=first.number("started_at"),
+        created=first.time("started_at"),
         subject=subject,
         engine_version=last.text("engine_version", ""),
         model=first.text("model"),
@@ -258,7 +260,7 @@ def loads(text: str, where: str) -> Record:
         )
     return Record(
         run_id=_id(shape),
-        created=shape.number("created"),
+        created=shape.time("created"),
         subject=_subject(shape),
         engine_version=shape.text("engine_version", ""),
         model=shape.text("model"),
@@ -270,6 +272,23 @@ def loads(text: str, where: str) -> Record:
         contaminated=shape.texts("contaminated"),
         verdict=read_verdict(shape.shape("verdict")) if shape.has("verdict") else None,
     )
+
+
+def text_of(file: Path) -> str:
+    """The text of a record's file, or of a raw result.
+
+    Raises:
+        InputError: It cannot be read, or is larger than any of ours.
+    """
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise InputError(f"is larger than {MAX_BYTES >> 20} MiB, and no record", where=str(file))
+        return raw.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InputError(f"cannot be read: {why}", where=str(file)) from error
 
 
 def read_verdict(shape: Shape) -> Verdict:
@@ -314,7 +333,7 @@ def _subject(shape: Shape) -> Subject:
 def _launch(shape: Shape, launch: Shape) -> Launch:
     return Launch(
         launch_id=launch.text("launch_id", ""),
-        started_at=shape.number("started_at"),
+        started_at=shape.time("started_at"),
         launch=shape.mapping("launch"),
         warmup=_run(shape.shape("warmup")) if shape.has("warmup") else None,
         runs=tuple(_run(item) for item in shape.shapes("runs")),

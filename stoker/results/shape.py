@@ -11,6 +11,10 @@ from stoker.errors import InputError
 _ABSENT = object()
 # NaN is on neither side of it, and an integer of JSON may be larger than any float.
 _MOST = 1e300
+_LATEST = 250e9  # about the year 9890: what a calendar knows
+_DIGITS = 40  # of a whole number; of one that is counted with, what every program and SQLite can hold
+_WHOLE = 2**53
+_DEPTH = 100  # of objects and lists in each other
 
 
 class ShapeError(InputError):
@@ -58,6 +62,13 @@ class Shape:
             raise self.wrong(name, "a finite number", value)
         return float(value)
 
+    def time(self, name: str) -> float:
+        """A Unix time that a calendar knows."""
+        value = self.number(name)
+        if not 0 <= value < _LATEST:
+            raise self.wrong(name, "a Unix time in seconds", value)
+        return value
+
     def maybe(self, name: str) -> float | None:
         """A finite number, or None where it is null or absent: missing is not zero."""
         return None if self._data.get(name) is None else self.number(name)
@@ -65,7 +76,7 @@ class Shape:
     def whole(self, name: str, default: int | None = None) -> int:
         """A whole number."""
         value = self._take(name, default)
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, int) or not -_WHOLE < value < _WHOLE:
             raise self.wrong(name, "a whole number", value)
         return value
 
@@ -135,19 +146,50 @@ class Shape:
 
 
 def parse(text: str, where: str) -> Any:
-    """JSON to Python, NaN and infinities refused.
+    """JSON to Python; what no record of ours has is refused: NaN, infinities, giant numbers, deep nesting.
 
     Raises:
-        InputError: No JSON.
+        InputError: No JSON, or such.
     """
     try:
-        return json.loads(text, parse_constant=_refuse)
+        found = json.loads(text, parse_constant=_refuse, parse_int=_int, parse_float=_float)
+        return _plain(found)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"is no JSON: {error}", where=where) from error
+        raise InputError(f"is no JSON that can be used: {error}", where=where) from error
 
 
 def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is no number of JSON")
+
+
+def _int(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if not -_MOST < value < _MOST:
+        raise ValueError(f"{digits[:40]} is larger than any number that is measured")
+    return value
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """The same with texts that can be written: half a surrogate pair becomes a question mark.
+
+    Raises:
+        ValueError: Nested deeper than anything that we write.
+    """
+    if depth > _DEPTH:
+        raise ValueError(f"nested more than {_DEPTH} deep")
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value]
+    return value
 
 
 def _shown(value: object) -> str:

@@ -82,11 +82,7 @@ class Store:
             InputError: Unknown (with the nearest), ambiguous, or damaged.
         """
         file = self.path(self.resolve(run_id)) / RECORD
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise _cannot("read", file, error) from error
-        return records.loads(text, str(file))
+        return records.loads(records.text_of(file), str(file))
 
     def resolve(self, text: str) -> str:
         """The whole id that a part of it means; raises as ``load`` does."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.errors import EXIT_DONE, InputError, nearest
 from stoker.fleet import experiment, judge, life, matrix, measure, verify
+from stoker.fleet import fetch as fetch_runs
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING, command
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from stoker.results.record import Record
     from stoker.tasks.run import Run
 
-VERBS: dict[str, Verb] = {verb.name: verb for verb in (*measure.VERBS, *judge.VERBS)}
+VERBS: dict[str, Verb] = {verb.name: verb for verb in (*measure.VERBS, *fetch_runs.VERBS, *judge.VERBS)}
 
 
 @command(*READING, *VERBS["bench"].flags)
