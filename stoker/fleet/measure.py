@@ -11,7 +11,6 @@ from stoker.fleet.flags import Flag
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.judge import explained
-from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
     from stoker.benchmarks import Bench
