@@ -222,7 +222,7 @@ class Run:
                 session.close()
 
         def done(result: HostResult) -> None:
-            self._finished(board, result)
+            self.finished(board, result)
 
         forks = len(names) if endless else self.args.get("forks") or self.settings.forks
         if not verb.changes or self.check:
@@ -231,7 +231,7 @@ class Run:
         size = self.settings.serial if serial is None else serial
         return roll(names, work, serial=size or len(names), forks=forks, on_done=done, stop=self.stop)
 
-    def _finished(self, board: Board, result: HostResult) -> None:
+    def finished(self, board: Board, result: HostResult) -> None:
         """One line (and what the verb has to say) for a host that is done."""
         if result.error is not None or result.data is None:
             what = told(result)
