@@ -18,7 +18,7 @@ _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _BRACKETED_PORT = re.compile(r"\[([^\[\]]+)\]:([0-9]+)")
 _PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]+)")
 _HOST = re.compile(r"[\w:][\w.:%+-]*")
-_GROUP = re.compile(r"[^\s,:\[\]*?/!&~@][^\s,:\[\]*?/]*")
+GROUP = re.compile(r"[^\s,:\[\]*?/!&~@][^\s,:\[\]*?/]*")
 
 
 def expand_host(text: str) -> tuple[tuple[str, ...], int | None]:
@@ -40,7 +40,7 @@ def expand_host(text: str) -> tuple[tuple[str, ...], int | None]:
 
 def is_group_name(text: str) -> bool:
     """Whether patterns and files of variables can name such a group."""
-    return _GROUP.fullmatch(text) is not None
+    return GROUP.fullmatch(text) is not None
 
 
 def is_ipv6(text: str) -> bool:

@@ -21,7 +21,7 @@ MAGIC = (
 )
 """Variables that every host has of itself."""
 
-_TEXTS = frozenset({
+TEXTS = frozenset({
     "ansible_host",
     "ansible_user",
     "ansible_password",
@@ -40,9 +40,9 @@ _TEXTS = frozenset({
     "ansible_become_pass",
     "stoker_bind",
 })  # fmt: skip
-_PORTS = frozenset({"ansible_port", "ansible_ssh_port"})
-_PROFILES = "stoker_profiles"
-_KNOWN = (*sorted(_TEXTS | _PORTS), "ansible_become", PRIORITY, _PROFILES)
+PORTS = frozenset({"ansible_port", "ansible_ssh_port"})
+PROFILES = "stoker_profiles"
+_KNOWN = (*sorted(TEXTS | PORTS), "ansible_become", PRIORITY, PROFILES)
 _OTHERS_OF_ANSIBLE = frozenset(
     {"ansible_scp_extra_args", "ansible_ssh_pkcs11_provider", "ansible_su_pass", "ansible_su_user"}
 )
@@ -103,13 +103,13 @@ def _value_fault(
     """(what, hint) for a value that is of no use for the variable; None where it is right."""
     if value is None or isinstance(value, Secret | Vault) or (isinstance(value, str) and "{{" in value):
         return None
-    if name in _TEXTS and not isinstance(value, str):
+    if name in TEXTS and not isinstance(value, str):
         return _no_text(name, value, document.text(path))
-    if name in _PORTS:
+    if name in PORTS:
         return _no_port(name, value, document.text(path))
     if name == "ansible_become" and not _is_switch(value):
         return f"{name} must be true or false", ""
-    if name == _PROFILES:
+    if name == PROFILES:
         return _no_profiles(value)
     return None
 
@@ -141,7 +141,7 @@ def _no_profiles(value: Any) -> tuple[str, str] | None:
     if all(isinstance(name, str) for name in names):
         return None
     return (
-        f"{_PROFILES} must be a list of profile names",
+        f"{PROFILES} must be a list of profile names",
         "e.g. [nccl-tuned]; quote what YAML reads as a number",
     )
 

@@ -46,7 +46,7 @@ class Values:
             self.note(at, "!secret cannot stand in a playbook", "it belongs into a profile's env or api_key")
         elif isinstance(value, Vault):
             self.note(at, "!vault values are not supported yet", "use !secret in the profile")
-        elif isinstance(value, str):
+        elif isinstance(value, str) and template.has_template(value):
             self._check(at, value)
         return value
 

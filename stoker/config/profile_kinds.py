@@ -9,23 +9,21 @@ import ipaddress
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator, PlainSerializer, PlainValidator
-
-from stoker import benchmarks
+from stoker import benchmarks, engines
 from stoker.config import names
 from stoker.errors import nearest
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ARGUMENT = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9._-]*")
-_GPU_UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+")
-_SECRET = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ARGUMENT = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9._-]*")
+GPU_UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+")
+SECRET = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 _MOST = 10**15
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,14}")
 
 # Variables that a POSIX shell or bash keeps for itself: the launch script could not pass them on unchanged.
-_SHELLS_OWN = frozenset(
+SHELLS_OWN = frozenset(
     {
         *("_", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD", "IFS"),
         *("LINENO", "OLDPWD", "OPTARG", "OPTERR", "OPTIND", "PIPESTATUS", "PPID", "PS4", "PWD", "RANDOM"),
@@ -93,6 +91,14 @@ def name(value: Any) -> str:
     return written
 
 
+def engine(value: Any) -> str:
+    """An engine's name."""
+    written = line(value)
+    if written not in engines.names():
+        raise Wrong(f"unknown engine {written!r}", nearest(written, engines.names()))
+    return written
+
+
 def benchmark(value: Any) -> str:
     """A benchmark's name."""
     written = line(value)
@@ -104,9 +110,9 @@ def benchmark(value: Any) -> str:
 def variable(value: Any) -> str:
     """A name of an environment variable that Stoker may set."""
     written = text(value)
-    if not _VARIABLE.fullmatch(written):
+    if not VARIABLE.fullmatch(written):
         raise Wrong(f"{written!r} is no name of a variable", "letters, digits and '_', no digit first")
-    if written in _SHELLS_OWN or written.startswith("BASH"):
+    if written in SHELLS_OWN or written.startswith("BASH"):
         raise Wrong(f"{written} belongs to the shell that runs the launch script")
     if written.startswith("STOKER_"):
         raise Wrong(f"{written}: names that begin with STOKER_ are Stoker's own")
@@ -116,7 +122,7 @@ def variable(value: Any) -> str:
 def argument(value: Any) -> str:
     """A name of a command-line argument, with or without its dashes."""
     written = text(value)
-    if not _ARGUMENT.fullmatch(written):
+    if not ARGUMENT.fullmatch(written):
         raise Wrong(f"{written!r} is no name of an argument", "e.g. tp-size, or -ngl")
     return written
 
@@ -125,7 +131,7 @@ def secret(value: Any) -> SecretRef:
     """A reference to a secret, never the secret."""
     if not isinstance(value, SecretRef):
         raise Wrong("a key is never written into a profile", "write !secret NAME")
-    if not _SECRET.fullmatch(value.name):
+    if not SECRET.fullmatch(value.name):
         raise Wrong(f"{value.name!r} is no name of a secret", "letters, digits, '.', '_', '-', '/'")
     return value
 
@@ -270,7 +276,7 @@ def _gpu(value: Any) -> int | str:
         raise Wrong(f"expected a GPU's index or UUID, not {_shown(value)}")
     if _WHOLE.fullmatch(written) and int(written) < 1024:
         return int(written)
-    if not _GPU_UUID.fullmatch(written):
+    if not GPU_UUID.fullmatch(written):
         raise Wrong(f"{written!r} is neither a GPU's index nor its UUID", "nvidia-smi -L shows both")
     return written
 
@@ -286,29 +292,6 @@ def _shown(value: Any) -> str:
     return kinds.get(type(value), f"a {type(value).__name__}")
 
 
-def _plain_secret(value: str | SecretRef) -> str | dict[str, str]:
+def plain_secret(value: str | SecretRef) -> str | dict[str, str]:
+    """A secret in a record: by its name."""
     return {"secret": value.name} if isinstance(value, SecretRef) else value
-
-
-Text = Annotated[str, PlainValidator(text)]
-Line = Annotated[str, PlainValidator(line)]
-Name = Annotated[str, PlainValidator(name)]
-Variable = Annotated[str, PlainValidator(variable)]
-Argument = Annotated[str, PlainValidator(argument)]
-Seconds = Annotated[float, PlainValidator(seconds)]
-Benchmark = Annotated[str, PlainValidator(benchmark)]
-Runs = Annotated[int, PlainValidator(whole(*benchmarks.BOUNDS["runs"]))]
-Tokens = Annotated[int, PlainValidator(whole(*benchmarks.BOUNDS["tokens"]))]
-Concurrency = Annotated[int, PlainValidator(whole(*benchmarks.BOUNDS["concurrency"]))]
-Port = Annotated[int, PlainValidator(whole(1, 65535))]
-Address = Annotated[str, PlainValidator(address)]
-Model = Annotated[str, PlainValidator(model)]
-Absolute = Annotated[str, PlainValidator(absolute)]
-Program = Annotated[str, PlainValidator(program)]
-Command = Annotated[str, PlainValidator(command)]
-Protected = Annotated[str, PlainValidator(protected)]
-Gpus = Annotated[tuple[int | str, ...], PlainValidator(gpus), PlainSerializer(list)]
-Key = Annotated[SecretRef, PlainValidator(secret), PlainSerializer(_plain_secret)]
-Value = Annotated[str | SecretRef, PlainValidator(text_or_secret), PlainSerializer(_plain_secret)]
-ArgumentValue = Annotated[Any, PlainValidator(argument_value)]
-Arguments = Annotated[dict[Argument, ArgumentValue], BeforeValidator(arguments)]

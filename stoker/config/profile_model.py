@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field, PlainValidator, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from stoker import engines
 from stoker.config import profile_kinds as kinds
+from stoker.config import profile_types as types
 from stoker.config.profile_kinds import SecretRef
 from stoker.config.profile_sections import Bench, Hooks, Kill, Ready, Section, Server
 from stoker.engines.base import Engine
@@ -48,13 +49,6 @@ class Mistake:
     absent: bool = False
 
 
-def _engine(value: Any) -> str:
-    written = kinds.line(value)
-    if written not in engines.names():
-        raise kinds.Wrong(f"unknown engine {written!r}", nearest(written, engines.names()))
-    return written
-
-
 class Profile(Section):
     """One resolved profile.
 
@@ -70,11 +64,11 @@ class Profile(Section):
         bench: The benchmark that the profile is judged by.
     """
 
-    description: kinds.Text = ""
-    engine: Annotated[str, PlainValidator(_engine)]
+    description: types.Text = ""
+    engine: types.Engine
     server: Server
-    env: dict[kinds.Variable, kinds.Value] = Field(default_factory=dict)
-    expect: dict[kinds.Variable, kinds.Text] = Field(default_factory=dict)
+    env: dict[types.Variable, types.Value] = Field(default_factory=dict)
+    expect: dict[types.Variable, types.Text] = Field(default_factory=dict)
     hooks: Hooks = Hooks()
     ready: Ready = Ready()
     kill: Kill = Kill()

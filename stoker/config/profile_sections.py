@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from stoker import benchmarks
-from stoker.config import profile_kinds as kinds
+from stoker.config import profile_types as types
 
 
 class Section(BaseModel):
@@ -38,20 +36,20 @@ class Server(Section):
         api_key: The key that the server demands, as ``!secret NAME``.
     """
 
-    name: kinds.Name = "default"
-    model: kinds.Model
-    served_name: Annotated[tuple[kinds.Line, ...], BeforeValidator(kinds.one_or_more)] = ()
-    bind: kinds.Address = "127.0.0.1"
-    port: kinds.Port
-    gpus: kinds.Gpus = ()
-    venv: kinds.Absolute | None = None
-    python: kinds.Program | None = None
-    command: tuple[kinds.Text, ...] = ()
-    args: kinds.Arguments = Field(default_factory=dict)
-    inherit: tuple[kinds.Variable, ...] = ()
-    setup: tuple[kinds.Command, ...] = ()
-    wrap: tuple[kinds.Text, ...] = ()
-    api_key: kinds.Key | None = None
+    name: types.Name = "default"
+    model: types.Model
+    served_name: types.Lines = ()
+    bind: types.Address = "127.0.0.1"
+    port: types.Port
+    gpus: types.Gpus = ()
+    venv: types.Absolute | None = None
+    python: types.Program | None = None
+    command: tuple[types.Text, ...] = ()
+    args: types.Arguments = Field(default_factory=dict)
+    inherit: tuple[types.Variable, ...] = ()
+    setup: tuple[types.Command, ...] = ()
+    wrap: tuple[types.Text, ...] = ()
+    api_key: types.Key | None = None
 
 
 class Hooks(Section):
@@ -63,9 +61,9 @@ class Hooks(Section):
         drain_s: Waited after ``before_stop``, at most, until the engine counts no running request.
     """
 
-    before_stop: tuple[kinds.Command, ...] = ()
-    after_ready: tuple[kinds.Command, ...] = ()
-    drain_s: kinds.Seconds = 0.0
+    before_stop: tuple[types.Command, ...] = ()
+    after_ready: tuple[types.Command, ...] = ()
+    drain_s: types.Seconds = 0.0
 
 
 class Ready(Section):
@@ -76,8 +74,8 @@ class Ready(Section):
         stall_s: Seconds without any sign of work: no log line, no CPU or disk activity.
     """
 
-    timeout_s: kinds.Seconds = 3600.0
-    stall_s: kinds.Seconds = 1200.0
+    timeout_s: types.Seconds = 3600.0
+    stall_s: types.Seconds = 1200.0
 
 
 class Kill(Section):
@@ -88,8 +86,8 @@ class Kill(Section):
         grace_s: Seconds from SIGTERM to the launcher until the rest is signalled; without it the engine's.
     """
 
-    protect: tuple[kinds.Protected, ...] = ()
-    grace_s: kinds.Seconds | None = None
+    protect: tuple[types.Protected, ...] = ()
+    grace_s: types.Seconds | None = None
 
 
 class Bench(Section):
@@ -102,7 +100,7 @@ class Bench(Section):
         concurrency: Requests of a run, all at once.
     """
 
-    name: kinds.Benchmark = benchmarks.Bench.name
-    runs: kinds.Runs = benchmarks.Bench.runs
-    tokens: kinds.Tokens = benchmarks.Bench.tokens
-    concurrency: kinds.Concurrency = benchmarks.Bench.concurrency
+    name: types.Benchmark = benchmarks.Bench.name
+    runs: types.Runs = benchmarks.Bench.runs
+    tokens: types.Tokens = benchmarks.Bench.tokens
+    concurrency: types.Concurrency = benchmarks.Bench.concurrency

@@ -9,10 +9,11 @@ from pathlib import Path
 from stoker.errors import InputError
 
 _SOURCE = Path(__file__).parents[1] / "scaffold"
+_SCHEMAS = Path(__file__).parents[1] / "schemas"
 
 
 def lay(folder: Path) -> list[Path]:
-    """Lay a project: tasks.py, invoke.yaml, inventory, profiles, a playbook, .gitignore, README.
+    """Lay a project: tasks.py, invoke.yaml, inventory, profiles, a playbook, schemas, .gitignore, README.
 
     Args:
         folder: Made where it is missing. Files in it that the project does not need stay as they are.
@@ -24,6 +25,7 @@ def lay(folder: Path) -> list[Path]:
         InputError: A file is there already, or cannot be written; nothing is left behind.
     """
     files = {folder / _target(source): source for source in _sources()}
+    files |= {folder / "schemas" / source.name: source for source in sorted(_SCHEMAS.glob("*.json"))}
     taken = [path for path in files if _is_taken(path, folder)]
     if taken:
         shown = [str(path) for path in taken]
@@ -44,6 +46,31 @@ def lay(folder: Path) -> list[Path]:
             raise InputError(what, where=str(folder)) from error
         raise
     return list(files)
+
+
+def lay_schemas(folder: Path) -> list[Path]:
+    """Lay the schemas anew, as this Stoker has them, in a project that is there.
+
+    Args:
+        folder: The project's.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        InputError: One cannot be written.
+    """
+    made = []
+    try:
+        (folder / "schemas").mkdir(exist_ok=True)
+        for source in sorted(_SCHEMAS.glob("*.json")):
+            path = folder / "schemas" / source.name
+            path.write_bytes(source.read_bytes())
+            made.append(path)
+    except OSError as error:
+        what = f"{error.filename or folder} cannot be written: {error.strerror or error}"
+        raise InputError(what, where=str(folder)) from error
+    return made
 
 
 def _sources() -> Iterator[Path]:

@@ -15,7 +15,10 @@ from stoker.results.shape import Shape, ShapeError
 from stoker.results.yamltext import dumps as yaml_text
 
 SCHEMA = 1
-_HEAD = "# An accepted result: written by `inv baseline`, reviewed by people.\n"
+_HEAD = (
+    "# yaml-language-server: $schema=../schemas/baseline.json\n"
+    "# An accepted result: written by `inv baseline`, reviewed by people.\n"
+)
 
 
 @dataclass(frozen=True, order=True)

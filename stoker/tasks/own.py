@@ -57,9 +57,12 @@ def test(run: Run) -> int:
 
 @command()
 def docs(run: Run) -> int:
-    """Write the pages of docs/ that are made out of the code; a test holds them current."""
-    from stoker.tasks import reference
+    """Write the pages of docs/ and the schemas that are made out of the code; tests hold them current."""
+    from stoker.tasks import reference, schemas
 
+    for name, text in schemas.texts().items():
+        (schemas.FOLDER / name).write_text(text, encoding="utf-8")
+        run.screen.say(("wrote ", "green"), run.project.shown(schemas.FOLDER / name))
     for name, text in reference.pages().items():
         path = run.settings.root / "docs" / name
         path.write_text(text, encoding="utf-8")

@@ -95,19 +95,24 @@ def unlock(run: Run) -> int:
     return run.end(run.on_hosts(daily.UNLOCK if breaks else daily.LOCKS))
 
 
-@command(Flag("folder", "Folder to make.", positional=True), JSON)
+@command(
+    Flag("folder", "Folder to make.", positional=True),
+    Flag("schemas", "Only its schemas, anew, in a project that is there.", "flag"),
+    JSON,
+)
 def init(run: Run) -> int:
-    """Lay a new project: tasks.py, inventory, profiles, playbooks."""
+    """Lay a new project: tasks.py, inventory, profiles, playbooks, and schemas for editors."""
     from stoker.config import scaffold
 
     folder = Path(run.args["folder"]).expanduser()
-    made = scaffold.lay(folder)
+    made = scaffold.lay_schemas(folder) if run.args["schemas"] else scaffold.lay(folder)
     run.document["files"] = [str(path) for path in made]
     for path in made:
         run.screen.say(("+ ", "green"), str(path))
-    run.screen.say(
-        f"next: cd {shlex.quote(str(folder))}, write your hosts into inventory/hosts.yml, then: inv ping"
-    )
+    if not run.args["schemas"]:
+        run.screen.say(
+            f"next: cd {shlex.quote(str(folder))}, write your hosts into inventory/hosts.yml, then: inv ping"
+        )
     return EXIT_DONE
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 
 from pydantic import BaseModel
 
+from stoker.config import meanings
 from stoker.fleet.flags import Flag
-from stoker.tasks import demo, doctor, lab, life, lint, look, measure, persist, play, profiles, project
+from stoker.tasks import lab
 from stoker.tasks.command import CHANGING, READING, Command
+from stoker.tasks.shelf import SHELF
 from stoker.tasks.tuningpage import page as tuning
 
 _HEAD = """\
@@ -25,6 +27,15 @@ interrupted once a command had begun. Several at once: 3 before 4 before 5.
 Under `--check`, `changed` in the document of `--json` is `would` where something would be changed.
 """
 
+# Heading to the modules whose commands stand under it; what none names comes at the end.
+_SECTIONS = {
+    "The project and its hosts": ("project", "lint", "profiles", "capture", "doctor"),
+    "The life of a server": ("life", "persist", "look"),
+    "Measure, judge, explain": ("measure", "experiments"),
+    "Runbooks": ("play",),
+    "The lab": ("demo",),
+}
+
 
 def pages() -> dict[str, str]:
     """File name in docs/ to the page."""
@@ -35,13 +46,11 @@ def commands() -> str:
     """The whole page, in Markdown."""
     parts = [_HEAD, "## Flags that commands share\n\n" + _table(CHANGING)]
     parts.append("Reading commands have the first four; commands that change hosts have them all.\n")
-    parts += _section(
-        "The project and its hosts", (*project.COMMANDS, *lint.COMMANDS, *profiles.COMMANDS, *doctor.COMMANDS)
-    )
-    parts += _section("The life of a server", (*life.COMMANDS, *persist.COMMANDS, *look.COMMANDS))
-    parts += _section("Measure, judge, explain", measure.COMMANDS)
-    parts += _section("Runbooks", play.COMMANDS)
-    parts += _section("The lab", demo.COMMANDS)
+    placed = {name for names in _SECTIONS.values() for name in names}
+    sections = {**_SECTIONS, "More": tuple(name for name in SHELF if name not in placed)}
+    for title, names in sections.items():
+        tasks = [task for name in names for task in import_module(f"stoker.tasks.{name}").COMMANDS]
+        parts += _section(title, tasks) if tasks else ()
     parts += _section("", lab.COMMANDS, prefix="lab.")
     return "\n".join(parts).rstrip() + "\n"
 
@@ -94,6 +103,22 @@ Made from the code by `inv dev.docs`. A profile is a YAML file `profiles/NAME.ym
 - The launch script is rendered from `stoker/templates/launch.sh.j2`; `profiles/templates/PROFILE.sh.j2`,
   `ENGINE.sh.j2` or `launch.sh.j2` overrides it. Every `{{ }}` in it is quoted for the shell.
 - `run:RUN-ID` in place of a name is what that run had: a record is also a profile.
+- `inv capture --host HOST --port PORT --name NAME` writes the profile of a server that somebody started by hand, and
+  says in comments what it could not know; `inv capture --search 'NCCL_*' --notes docs --name NAME` makes one of what
+  notes and start-up files say. What it writes is there to be read before it is used.
+
+## Schemas
+
+The first line of each file, `# yaml-language-server: $schema=…`, names the JSON Schema by which editors
+complete and check it. The schemas lie in the project's `schemas/`; `inv init . --schemas` lays those of a
+newer Stoker. What a schema allows has no mistake of shape. In this the loader is stricter:
+
+- names must exist, be set once and fit each other: profiles that are extended, groups in groups, files of
+  variables, modules with what they need, arguments that Stoker sets itself;
+- what templates, expressions, patterns of hosts and regular expressions say is read; IPv6 addresses too;
+- `api_key` is a reference, `!secret NAME`: a schema sees a text, and an editor needs `!secret scalar` among
+  its custom tags;
+- a value is taken as it is written: `30000.0` is no whole number, and `0644` is a text.
 """
 
 
@@ -116,25 +141,10 @@ def profile() -> str:
 def _fields(prefix: str, model: type[BaseModel]) -> str:
     """A model's fields with what its docstring says of them and what they are by default."""
     rows = [
-        f"| `{prefix}{name}` | {meaning.replace('``', '`')} | {_default(model, name)} |"
-        for name, meaning in _arguments(model)
+        f"| `{prefix}{name}` | {meaning} | {_default(model, name)} |"
+        for name, meaning in meanings.of(model).items()
     ]
     return "\n".join(["| field | | by default |", "|---|---|---|", *rows]) + "\n"
-
-
-def _arguments(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """Names and meanings out of the ``Args:`` of a docstring."""
-    name, meaning = "", ""
-    for line in (inspect.getdoc(model) or "").partition("Args:\n")[2].splitlines():
-        found = re.fullmatch(r"    (\w+): (.*)", line)
-        if found:
-            if name:
-                yield name, meaning
-            name, meaning = found.groups()
-        elif name:
-            meaning += " " + line.strip()
-    if name:
-        yield name, meaning.strip()
 
 
 def _default(model: type[BaseModel], name: str) -> str:

@@ -116,6 +116,34 @@ def test_commands_are_mounted_in_a_new_project(tmp_path: Path) -> None:
     assert "restart" in listing.stdout
 
 
+@pytest.mark.parametrize("base", ["the root", "a new one"])
+def test_each_file_names_a_schema_that_is_there(tmp_path: Path, base: str) -> None:
+    project = ROOT
+    if base == "a new one":
+        scaffold.lay(tmp_path)
+        project = tmp_path
+    files = [
+        *project.glob("profiles/*.yml"),
+        *project.glob("playbooks/*.yml"),
+        *project.glob("inventory/*.yml"),
+    ]
+    files += [*project.glob("inventory/*_vars/*.yml"), project / "invoke.yaml"]
+    for file in files:
+        named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", file.read_text())
+        assert named, file
+        assert (file.parent / named[1]).is_file(), file
+
+
+def test_schemas_are_laid_anew_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    scaffold.lay(tmp_path)
+    (tmp_path / "schemas" / "profile.json").write_text("old")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    made = scaffold.lay_schemas(tmp_path)
+    assert {path.name for path in made} == {path.name for path in (ROOT / "stoker" / "schemas").iterdir()}
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert [path.name for path in after if before.get(path) != after[path]] == ["profile.json"]
+
+
 def test_lay_tells_what_it_wrote(tmp_path: Path) -> None:
     made = scaffold.lay(tmp_path / "a" / "b")
     assert set(made) == {path for path in (tmp_path / "a" / "b").rglob("*") if path.is_file()}

@@ -46,7 +46,7 @@ def test_the_file_is_readable_and_one_for_each_key(baselines: Baselines) -> None
     path = baselines.path(made.key)
     assert path.name.startswith("node174--Kimi-K2.5--sglang--decode-500x1--")
     text = path.read_text()
-    assert text.startswith("# An accepted result")
+    assert text.startswith("# yaml-language-server: $schema=../schemas/baseline.json\n# An accepted result")
     assert '  host: "node174"\n' in text
     assert "tok_s: [90.6, 90.6" in text
     assert text.index("launches:") < text.index("fingerprint:")
@@ -151,10 +151,10 @@ def test_the_same_run_twice_is_one_launch(baselines: Baselines) -> None:
 
 DAMAGE = {
     "schema: 1": ("schema: 2", ":1: was accepted by a newer Stoker"),
-    "tok_s: [": ("tok_s: [.nan, ", ":15: launches[0].tok_s should be a list of positive numbers"),
-    '  host: "node174"\n': ("", ":4: key.host is missing"),
-    "  tokens: 500": ("  tokens: -1", ":8: key.tokens should be in bounds"),
-    "key:": ("key: [", ":5: the YAML cannot be read here"),
+    "tok_s: [": ("tok_s: [.nan, ", ":16: launches[0].tok_s should be a list of positive numbers"),
+    '  host: "node174"\n': ("", ":5: key.host is missing"),
+    "  tokens: 500": ("  tokens: -1", ":9: key.tokens should be in bounds"),
+    "key:": ("key: [", ":6: the YAML cannot be read here"),
 }
 
 

@@ -1,0 +1,102 @@
+"""The kinds of value in a profile as types: what checks each, and what its JSON Schema says."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
+
+from stoker import benchmarks, engines
+from stoker.config import names
+from stoker.config import profile_kinds as kinds
+from stoker.config import schema_parts as schema
+from stoker.config.profile_kinds import SecretRef
+
+_END = r"$(?!\n)"  # where JSON Schema's `$` is, for readers whose `$` also stands before a last line break
+_SIGN = r"[^\u0000-\u001f\u007f]"
+_TEXT = r"^[^\u0000]*" + _END
+_OWN = "|".join(sorted(kinds.SHELLS_OWN))
+_NUMBER_OF_IPV4 = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+
+VARIABLE_PATTERN = rf"^(?!STOKER_|BASH)(?!(?:{_OWN}){_END}){kinds.VARIABLE.pattern}{_END}"
+ARGUMENT_PATTERN = f"^{kinds.ARGUMENT.pattern}{_END}"
+NAME_PATTERN = f"^{names.NAME.pattern}{_END}"
+
+_LINE = schema.text(rf"^(?=[\s\S]*\S){_SIGN}+{_END}")
+_SECRET = schema.text(f"^{kinds.SECRET.pattern}{_END}", numbers=False)
+_VALUE = schema.text(_TEXT, flags=True)
+_COMMAND = rf"^(?=(?:[\s\S]*[\n\r])?[ \t]*[^\s#])[^\u0000]*{_END}"
+_ADDRESS = rf"^(?:{_NUMBER_OF_IPV4}(?:\.{_NUMBER_OF_IPV4}){{3}}|(?=[^:]*:)[0-9A-Fa-f:.]+){_END}"
+_MODEL = rf"^(?![~\-\s]){_SIGN}*[^\s\u0000-\u001f\u007f]{_END}"
+_PROGRAM = rf"^(?:/{_SIGN}*|[^/~\-\s\u0000-\u001f\u007f][^/\u0000-\u001f\u007f]*){_END}"
+_GPU = {"anyOf": [schema.whole(0, 1023), schema.text(f"^(?:{kinds.GPU_UUID.pattern}){_END}", numbers=False)]}
+_GPUS: schema.Schema = {
+    "anyOf": [{"const": "all"}, {"type": "array", "items": _GPU, "uniqueItems": True}, schema.TEMPLATE]
+}
+
+
+def _or_template(kind: schema.Schema) -> WithJsonSchema:
+    return WithJsonSchema(schema.template_or(*kind.get("anyOf", [kind])))
+
+
+def _pattern(pattern: str) -> WithJsonSchema:
+    return _or_template(schema.text(pattern, numbers=False))
+
+
+def _whole(least: int, most: int) -> WithJsonSchema:
+    return _or_template(schema.whole(least, most))
+
+
+Engine = Annotated[str, PlainValidator(kinds.engine), _or_template({"enum": list(engines.names())})]
+Text = Annotated[str, PlainValidator(kinds.text), WithJsonSchema(_VALUE)]
+Line = Annotated[str, PlainValidator(kinds.line), _or_template(_LINE)]
+Lines = Annotated[
+    tuple[Line, ...], BeforeValidator(kinds.one_or_more), WithJsonSchema(schema.one_or_many(_LINE))
+]
+Name = Annotated[
+    str,
+    PlainValidator(kinds.name),
+    _or_template({"anyOf": [schema.text(NAME_PATTERN, numbers=False), schema.whole(0)]}),
+]
+Variable = Annotated[str, PlainValidator(kinds.variable), _pattern(VARIABLE_PATTERN)]
+Argument = Annotated[str, PlainValidator(kinds.argument), _pattern(ARGUMENT_PATTERN)]
+Seconds = Annotated[
+    float, PlainValidator(kinds.seconds), _or_template({"type": "number", "minimum": 0, "maximum": 1e7})
+]
+Benchmark = Annotated[str, PlainValidator(kinds.benchmark), _or_template({"enum": list(benchmarks.NAMES)})]
+Runs = Annotated[
+    int, PlainValidator(kinds.whole(*benchmarks.BOUNDS["runs"])), _whole(*benchmarks.BOUNDS["runs"])
+]
+Tokens = Annotated[
+    int, PlainValidator(kinds.whole(*benchmarks.BOUNDS["tokens"])), _whole(*benchmarks.BOUNDS["tokens"])
+]
+Concurrency = Annotated[
+    int,
+    PlainValidator(kinds.whole(*benchmarks.BOUNDS["concurrency"])),
+    _whole(*benchmarks.BOUNDS["concurrency"]),
+]
+Port = Annotated[int, PlainValidator(kinds.whole(1, 65535)), _whole(1, 65535)]
+Address = Annotated[str, PlainValidator(kinds.address), _pattern(_ADDRESS)]
+Model = Annotated[str, PlainValidator(kinds.model), _pattern(_MODEL)]
+Absolute = Annotated[str, PlainValidator(kinds.absolute), _pattern(f"^/{_SIGN}*{_END}")]
+Program = Annotated[str, PlainValidator(kinds.program), _pattern(_PROGRAM)]
+Command = Annotated[str, PlainValidator(kinds.command), _pattern(_COMMAND)]
+Protected = Annotated[str, PlainValidator(kinds.protected), _or_template(_LINE)]
+Gpus = Annotated[
+    tuple[int | str, ...], PlainValidator(kinds.gpus), PlainSerializer(list), WithJsonSchema(_GPUS)
+]
+Key = Annotated[
+    SecretRef, PlainValidator(kinds.secret), PlainSerializer(kinds.plain_secret), WithJsonSchema(_SECRET)
+]
+Value = Annotated[
+    str | SecretRef,
+    PlainValidator(kinds.text_or_secret),
+    PlainSerializer(kinds.plain_secret),
+    WithJsonSchema(_VALUE),
+]
+ArgumentValue = Annotated[
+    Any,
+    PlainValidator(kinds.argument_value),
+    WithJsonSchema({"anyOf": [*_VALUE["anyOf"], {"type": "array", "items": _VALUE}, {"type": "object"}]}),
+]
+Arguments = Annotated[dict[Argument, ArgumentValue], BeforeValidator(kinds.arguments)]
