@@ -81,9 +81,9 @@ def report(order: Order) -> Report:
 
 
 def leaving(order: Order) -> List[state.Launch]:
-    """The launches of ours whose launcher lives and is to be ended."""
+    """The launches of ours whose server lives and is to be ended."""
     keys = {finding.process.key for finding in order.scope.ended if finding.process is not None}
-    return [one for one in order.sight.own if (int(one["pid"]), int(one["start"])) in keys]
+    return [one for key, one in _served(order).items() if key in keys]
 
 
 def refuse_blocked(order: Order) -> None:
@@ -198,7 +198,7 @@ def _end(ctx: Context, order: Order, prey: quarry.Quarry, doomed: Sequence[Proce
 def _stop_units(ctx: Context, order: Order, first: Sequence[Process], grace_s: float) -> bool:
     """Stop the units that our own servers live in, so that systemd knows; whether there were any."""
     keys = {process.key for process in first}
-    own = [one for one in order.sight.own if (int(one["pid"]), int(one["start"])) in keys]
+    own = [one for key, one in _served(order).items() if key in keys]
     found = units.running(ctx, own)
     for slot, kept in found:
         with ctx.step(f"systemctl stop {units.name_of(slot)}") as step:
@@ -209,7 +209,7 @@ def _stop_units(ctx: Context, order: Order, first: Sequence[Process], grace_s: f
 def _launchers(order: Order, doomed: Sequence[Process]) -> Tuple[List[Process], float]:
     """Who gets SIGTERM alone and first, and how long they have."""
     keys = {process.key for process in doomed}
-    own = {(int(one["pid"]), int(one["start"])): one for one in order.sight.own}
+    own = _served(order)
     first: Dict[Tuple[int, int], Process] = {}
     graces: List[float] = []
     for process in doomed:
@@ -222,6 +222,12 @@ def _launchers(order: Order, doomed: Sequence[Process]) -> Tuple[List[Process], 
             first[launcher.key] = launcher
             graces.append(_engine_grace(order, family.engine))
     return list(first.values()), max(graces, default=signals.TERM_S)
+
+
+def _served(order: Order) -> Dict[Tuple[int, int], state.Launch]:
+    """Our launches that live, by the process that is the server."""
+    heads = order.sight.heads
+    return {heads[one["launch_id"]].key: one for one in order.sight.own if one["launch_id"] in heads}
 
 
 def _below(order: Order, process: Process, others: Iterable[Process]) -> bool:

@@ -8,7 +8,21 @@ import time
 from dataclasses import replace
 from typing import Any, ContextManager, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
 
-from . import claim, clean, describe, descriptors, gpu, hooks, launch, look, preflight, procs, scope, state
+from . import (
+    claim,
+    clean,
+    describe,
+    descriptors,
+    gpu,
+    hooks,
+    launch,
+    look,
+    preflight,
+    procs,
+    scope,
+    serving,
+    state,
+)
 from .claim import Claim
 from .clean import Order
 from .context import AgentError, Context
@@ -236,11 +250,17 @@ def _launch(
 
 
 def _running(ctx: Context, slot: str) -> Optional[Launch]:
-    """The slot's launch, where its launcher lives."""
+    """The slot's launch, where its server lives."""
     latest = state.current(ctx.home, slot)
     if latest is None or not state.is_this_boot(latest, ctx.facts):
         return None
-    return latest if procs.alive(int(latest["pid"]), int(latest["start"])) else None
+    if procs.alive(int(latest["pid"]), int(latest["start"])):
+        return latest
+    seen = procs.snapshot(ctx.facts)
+    members, _ = state.members(seen, latest)
+    seen.presume(int(latest["port"]), members)
+    rows = procs.listeners(int(latest["port"]), seen) if members else []
+    return latest if serving.head(ctx.home, seen, rows, latest, members) else None
 
 
 def _already(running: Launch, plan: Mapping[str, Any]) -> Dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import (
     Tuple,
 )
 
-from . import caller, families, keeper, owners, procs, state
+from . import caller, families, keeper, owners, procs, serving, state
 from .context import AgentError, Context
 from .gpu import GpuState
 from .procs import Process, Snapshot
@@ -43,6 +43,7 @@ class Sight:
         own: The launches that the view's ``own`` processes belong to.
         dead: The latest launches of those slots that have ended by themselves, with ``ended_at`` (Unix time).
         containment: How those were found, as ``state.members`` says.
+        heads: Launch id to the process that is its server, of those of ``own`` that live.
     """
 
     view: View
@@ -51,6 +52,7 @@ class Sight:
     own: Tuple[Launch, ...]
     dead: Tuple[Launch, ...]
     containment: str
+    heads: Mapping[str, Process]
 
 
 def take(
@@ -78,6 +80,7 @@ def take(
     slots: Dict[int, str] = {}
     launches: List[Launch] = []
     recorded: List[Launch] = []
+    heads: Dict[str, Process] = {}
     how = "none"
     for slot in state.slots(ctx.home):
         for launch in state.leftovers(ctx.home, slot, facts):
@@ -86,6 +89,8 @@ def take(
             snapshot.presume(int(launch["port"]), members)
             if slot in own:
                 launches.append(launch)
+                served = serving.head(ctx.home, snapshot, procs.listeners(None, snapshot), launch, members)
+                heads.update({launch["launch_id"]: served} if served else {})
                 how = found_by if members or how == "none" else how
                 ours.update((member.pid, member) for member in members)
             else:
@@ -104,7 +109,7 @@ def take(
     )
     dead = list(filter(None, (_dead(ctx, slot) for slot in own)))
     _name_damaged(ctx, [*recorded, *dead])
-    return Sight(view, driver, recogniser, tuple(launches), tuple(dead), how)
+    return Sight(view, driver, recogniser, tuple(launches), tuple(dead), how, heads)
 
 
 def _dead(ctx: Context, slot: str) -> Optional[Launch]:

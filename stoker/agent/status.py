@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import describe, gate, gpu, hostinfo, look, proof, recognise, scope, state, vitals
+from . import describe, gate, gpu, hostinfo, listening, look, proof, recognise, scope, serving, state, vitals
 from .context import Context
 from .families import Family
 from .look import Sight
@@ -88,9 +88,9 @@ def _asked(ctx: Context, seen: Sequence[_Seen]) -> List[Server]:
 def _ours(ctx: Context, sight: Sight, launch: Launch, plans: Plans) -> _Seen:
     snapshot = sight.view.snapshot
     members, containment = state.members(snapshot, launch)
-    alive = snapshot.alive(int(launch["pid"]), int(launch["start"])) and containment != "none"
+    head = sight.heads.get(launch["launch_id"]) if containment != "none" else None
+    alive = head is not None
     engine = sight.recogniser.engines.get(launch["engine"], UNKNOWN_ENGINE)
-    launcher = snapshot.by_pid.get(int(launch["pid"]))
     restarted = not state.is_this_boot(launch, ctx.facts) and bool(launch["boot_id"])
     told: Server = {
         "launch": launch,
@@ -99,11 +99,11 @@ def _ours(ctx: Context, sight: Sight, launch: Launch, plans: Plans) -> _Seen:
         "alive": alive,
         "state": "down",
         "why": launch.get("damaged") or ("" if alive else _why_down(restarted, len(members))),
-        "pid": launch["pid"],
+        "pid": head.pid if head else launch["pid"],
         "health": None,
         "load": None,
         "model": launch["model"],
-        "uptime_s": round(launcher.age_s, 1) if alive and launcher else None,
+        "uptime_s": round(head.age_s, 1) if head else None,
         "host_restarted": restarted,
         "containment": containment,
         "proof": None,
@@ -112,10 +112,10 @@ def _ours(ctx: Context, sight: Sight, launch: Launch, plans: Plans) -> _Seen:
         "port": launch["port"],
         "exit": state.exit_of(ctx.home, launch),
     }
-    if not alive or launcher is None:
+    if head is None:
         return _Seen(told)
-    where = gate.Server(launch["bind"], int(launch["port"]), engine, key_of(engine, launcher))
-    asked = Asked(where, tuple(members), launch["log"])
+    where = gate.Server(launch["bind"], int(launch["port"]), engine, key_of(engine, head))
+    asked = _who_answers(sight, told, Asked(where, tuple(members), launch["log"]))
     if "damaged" in launch:
         return _Seen(told, asked)
     plan = _plan_of(launch, engine, plans)
@@ -174,7 +174,19 @@ def _by_hand(sight: Sight, family: Family, plans: Plans) -> _Seen:
     members = list(family.members)
     workers = proof.workers(sight.view.snapshot, members, root, plan["engine"]) if plan else ()
     where = gate.Server(bind, port, engine, key_of(engine, head))
-    return _Seen(told, Asked(where, family.members), plan, workers)
+    return _Seen(told, _who_answers(sight, told, Asked(where, family.members)), plan, workers)
+
+
+def _who_answers(sight: Sight, told: Server, asked: Asked) -> Optional[Asked]:
+    """Nobody to ask where somebody else's answer would be taken for the server's: then that is its state."""
+    place = asked.server.address, asked.server.port
+    others = serving.strangers(sight.view.listeners, asked.members, *place)
+    if not others:
+        return asked
+    who = listening.told(sight.view.snapshot, others[0])
+    told["state"] = "stuck"
+    told["why"] = "; ".join(filter(None, ("not its own listener: " + who, told["why"])))
+    return None
 
 
 def _listens(sight: Sight, family: Family, engine: Mapping[str, Any]) -> Tuple[str, int]:
@@ -199,7 +211,7 @@ def _foreign(sight: Sight) -> List[Family]:
 def _strays(sight: Sight) -> Sequence[Finding]:
     """What dead servers left, by the rules of a kill."""
     snapshot = sight.view.snapshot
-    dead = [launch for launch in sight.own if not snapshot.alive(launch["pid"], launch["start"])]
+    dead = [launch for launch in sight.own if launch["launch_id"] not in sight.heads]
     left = {member.pid: launch["slot"] for launch in dead for member in state.members(snapshot, launch)[0]}
     return scope.strays(sight.view, left)
 

@@ -7,7 +7,7 @@ import re
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from . import death, gate, listening, procs, state
+from . import death, gate, listening, procs, serving, state
 from .activity import Meter
 from .context import AgentError, Context
 from .gate import NotYetError
@@ -123,10 +123,17 @@ class Watch:
         status = state.exit_of(self._ctx.home, dict(self.launch))
         if status is None and procs.alive(int(self.launch["pid"]), int(self.launch["start"])):
             return
+        if status == {"code": 0} and self._is_served():
+            return  # it has left a server behind, as daemons do
         self._gone_since = self._gone_since or time.monotonic()
         if status is not None or time.monotonic() - self._gone_since > _STRAGGLERS_S:
             self.log.drain()
             raise self._died(status)
+
+    def _is_served(self) -> bool:
+        seen, members = self.look()
+        rows = procs.listeners(int(self._plan["port"]), seen)
+        return serving.head(self._ctx.home, seen, rows, dict(self.launch), members) is not None
 
     def _check_log(self) -> None:
         if self.log.ended is None:
