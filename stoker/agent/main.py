@@ -21,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
+    More = Callable[[Dict[str, Any]], None]
+
 # A thread that answers pings may not wait for one that writes a long reply to a slow reader.
 _PONG_PATIENCE_S = 1.0
 _TRACEBACK_LINES = 40
@@ -55,12 +57,16 @@ class Agent:
         write_fd: Where ours go.
         version: Stoker's version, for the greeting.
         silence_s: Without a byte from the controller for this long, the agent ends.
+        more: Takes in the modules that were not sent at the start; None: all are there.
     """
 
-    def __init__(self, read_fd: int, write_fd: int, version: str, silence_s: float) -> None:
+    def __init__(
+        self, read_fd: int, write_fd: int, version: str, silence_s: float, more: Optional[More] = None
+    ) -> None:
         self._read_fd = read_fd
         self._version = version
         self._silence_s = silence_s
+        self._more = more
         self._session = Session(leave=lambda: os._exit(0))
         self._wire = Wire(write_fd, is_lost=lambda: bool(self._session.ending))
         self._requests: _queue.SimpleQueue[Dict[str, Any]] = _queue.SimpleQueue()
@@ -133,6 +139,9 @@ class Agent:
             self._wire.send({"pong": message["ping"]}, patience_s=_PONG_PATIENCE_S)
         elif "cancel" in message:
             self._cancel(message["cancel"])
+        elif "modules" in message:
+            if self._more is not None:
+                self._more(message["modules"])
         else:
             number = message.get("id")
             context = self._contexts[number] = Context(
@@ -148,9 +157,9 @@ class Agent:
             context.cancelled.set()  # it waits in the queue; the children that run are another's
 
 
-def main(read_fd: int, write_fd: int, version: str, silence_s: float) -> None:
+def main(read_fd: int, write_fd: int, version: str, silence_s: float, more: Optional[More] = None) -> None:
     """Run the agent on two descriptors; never returns."""
-    Agent(read_fd, write_fd, version, silence_s).serve()
+    Agent(read_fd, write_fd, version, silence_s, more).serve()
 
 
 def _perform(context: Context, request: Dict[str, Any]) -> Dict[str, Any]:

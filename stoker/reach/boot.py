@@ -11,12 +11,11 @@ import base64
 import functools
 import secrets
 import shlex
-import threading
 import zlib
 from dataclasses import dataclass, field
 
-import stoker
 from stoker.errors import HostFailed
+from stoker.reach import parcel
 from stoker.reach.door import Unreachable
 from stoker.reach.transport import Channel, Deadline
 
@@ -33,8 +32,8 @@ _MOST_NOISE = 1 << 20
 _EVIDENCE_LINES = 8
 
 # Runs under Python 3.8 with -I -S. It answers the marker, skips its input up to a line that begins with the
-# marker, and takes exactly as many bytes as that line says: how to import, an index, and the modules, each
-# compressed by itself. Then the wire is moved out of the way of whatever prints.
+# marker, and takes exactly as many bytes as that line says: how to import, what is where, and the modules.
+# Then the wire is moved out of the way of whatever prints.
 _LOADER = """
 import os,sys,zlib
 mark=sys.argv[1].encode()
@@ -51,7 +50,7 @@ while not line.startswith(mark):
  line=take(1)
  while line[-1:]!=b"\\n":line+=take(1)
 sizes=line.split()[1:]
-boot,index,version,silence_s=eval(zlib.decompress(take(int(sizes[0]))))
+globals().update(eval(zlib.decompress(take(int(sizes[0])))))
 packed=take(int(sizes[1]))
 read_fd=os.dup(0)
 write_fd=os.dup(1)
@@ -60,42 +59,6 @@ os.dup2(null,0)
 os.dup2(2,1)
 os.close(null)
 exec(compile(boot,"<boot>","exec"))
-"""
-
-# The modules are imported from memory, under the names they have here; tracebacks show their lines.
-_BOOT = """
-class Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name not in index:
-            return None
-        origin = "<agent>/" + name.replace(".", "/") + ".py"
-        spec = type(sys.__spec__)(name, Finder, origin=origin, is_package=index[name][0])
-        spec.has_location = True
-        return spec
-
-    @staticmethod
-    def create_module(spec):
-        return None
-
-    @staticmethod
-    def get_source(name):
-        start, end = index[name][1:]
-        return zlib.decompress(packed[start:end]).decode()
-
-    @staticmethod
-    def is_package(name):
-        return index[name][0]
-
-    @staticmethod
-    def exec_module(module):
-        spec = module.__spec__
-        code = compile(Finder.get_source(spec.name), spec.origin, "exec", dont_inherit=True)
-        exec(code, module.__dict__)
-
-sys.meta_path.insert(0, Finder)
-from stoker.agent import main
-main.main(read_fd, write_fd, version, silence_s)
 """
 
 # No exclamation mark, backslash or single quote in it: it stands in single quotes, and csh reads even those.
@@ -110,35 +73,6 @@ _FIND = (
     '"$p" -ISc "import sys,zlib;sys.exit(sys.version_info<(3,8))" 2>/dev/null && exec "$p" -ISuc "$0" MARK; '
     'done; echo; echo MARK none; for p in "$@"; do echo "$p: $("$p" -V 2>&1)"; done; exit 127'
 )
-
-
-_packing = threading.Lock()
-
-
-def payload(silence_s: float) -> tuple[bytes, bytes]:
-    """(how to import with the modules' index, the modules): the same for every host.
-
-    A cache alone does not keep fifty threads that start together from each doing the work.
-    """
-    with _packing:
-        return _packed(silence_s)
-
-
-@functools.cache
-def _packed(silence_s: float) -> tuple[bytes, bytes]:
-    from importlib.resources import files
-
-    sources = {"stoker": "", "stoker.agent": ""}
-    for file in files(stoker).joinpath("agent").iterdir():
-        if file.name.endswith(".py") and file.name != "__init__.py":
-            sources["stoker.agent." + file.name.removesuffix(".py")] = file.read_text()
-    index: dict[str, tuple[bool, int, int]] = {}
-    packed = b""
-    for name, source in sources.items():
-        module = zlib.compress(source.encode(), 6)
-        index[name] = (name in ("stoker", "stoker.agent"), len(packed), len(packed) + len(module))
-        packed += module
-    return zlib.compress(repr((_BOOT, index, stoker.__version__, silence_s)).encode(), 9), packed
 
 
 @functools.cache
@@ -182,7 +116,7 @@ class Booting:
     @property
     def input(self) -> bytes:
         """Sent at once. The empty line is for a start-up file that reads one."""
-        head, modules = payload(self.silence_s)
+        head, modules = parcel.first(self.silence_s)
         return b"\n%s %d %d\n" % (self.mark.encode(), len(head), len(modules)) + head + modules
 
     def wait(self, channel: Channel, deadline: Deadline) -> bytes:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from stoker.errors import HostFailed, HostUnreachable
+from stoker.reach import parcel
 from stoker.reach.boot import Booting
 from stoker.reach.door import Unreachable
 from stoker.reach.keys import Keyring
@@ -118,6 +119,7 @@ class Agent:
         self._closed = threading.Event()
         self._running: int | None = None
         self._calls = 0
+        self._is_whole = False
         deadline = Deadline(settings.login_timeout_s)
         booting = Booting(target.name, target.python, self.silence_s)
         try:
@@ -160,6 +162,7 @@ class Agent:
             self._calls += 1
             self._running = self._calls
             try:
+                self._complete(op)
                 self._wire.send({"id": self._running, "op": op, "params": params})
                 return self._follow(op, on_event or _ignore, Deadline(timeout_s))
             except KeyboardInterrupt:
@@ -235,6 +238,12 @@ class Agent:
             else:
                 return dict(message.get("result") or {})
         raise AssertionError("messages end by an error")
+
+    def _complete(self, op: str) -> None:
+        """Send the rest of the agent before the first operation that may need it."""
+        if not self._is_whole and op not in parcel.CORE_OPERATIONS:
+            self._is_whole = True
+            self._wire.send(parcel.rest())
 
     def _greeting(self, deadline: Deadline) -> dict[str, Any]:
         for message in self._wire.messages():

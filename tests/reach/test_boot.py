@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import HostFailed
-from stoker.reach import boot
+from stoker.reach import parcel
 from stoker.reach.boot import Booting
 from stoker.reach.client import Reach
 from stoker.reach.target import Target
@@ -182,7 +182,7 @@ def test_threads_that_start_together_pack_the_agent_once() -> None:
 
     def pack() -> tuple[bytes, bytes]:
         begin.wait()
-        return boot.payload(43.21)  # of no other test: nothing is packed for it yet
+        return parcel.first(43.21)  # of no other test: nothing is packed for it yet
 
     with ThreadPoolExecutor(8) as pool:
         packed = [done.result() for done in [pool.submit(pack) for _ in range(8)]]
