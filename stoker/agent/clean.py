@@ -179,8 +179,10 @@ def _end(ctx: Context, order: Order, prey: quarry.Quarry, doomed: Sequence[Proce
         first = [process for process in first if procs.alive(*process.key)]
     if first:
         with ctx.step("terminate") as step:
-            left = ending.politely(first, grace_s)
-            step.detail = f"SIGTERM to {_pids(first)}, {len(left)} left"
+            apart = _apart(order, first, doomed)
+            left = ending.politely(first, grace_s, apart)
+            besides = f" and {len(apart)} that belong to none of them" if apart else ""
+            step.detail = f"SIGTERM to {_pids(first)}{besides}, {len(left)} left"
     if left:
         with ctx.step("terminate the rest") as step:
             before = len(left)
@@ -228,6 +230,19 @@ def _served(order: Order) -> Dict[Tuple[int, int], state.Launch]:
     """Our launches that live, by the process that is the server."""
     heads = order.sight.heads
     return {heads[one["launch_id"]].key: one for one in order.sight.own if one["launch_id"] in heads}
+
+
+def _apart(order: Order, first: Sequence[Process], doomed: Sequence[Process]) -> List[Process]:
+    """What none of these launchers will take along when it ends: it need not wait for them."""
+    snapshot, keys = order.sight.view.snapshot, {process.key for process in first}
+    taken = {p.key for one in first for p in (one, *snapshot.descendants(one.pid))}
+    for family in order.sight.view.families:
+        if family.launcher is not None and family.launcher.key in keys:
+            taken |= {member.key for member in family.members}
+    for key, one in _served(order).items():
+        if key in keys:
+            taken |= {member.key for member in state.members(snapshot, one)[0]}
+    return [process for process in doomed if process.key not in taken]
 
 
 def _below(order: Order, process: Process, others: Iterable[Process]) -> bool:

@@ -100,6 +100,7 @@ def _pass(watch: Watch, plan: Mapping[str, Any]) -> Dict[str, Any]:
     gate.check_health(server, watch.tick)
     with watch.asking():
         model, listed = gate.find_model(server, served, watch.tick)
+        watch.completing()
         completion = gate.complete(server, model, watch.left_s(), watch.tick)
         gate.check_answerer(completion, served, listed)
     # The answer came from whoever listened then: look once more.

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import AbstractSet, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from . import cgroups, procs
 from .facts import Facts
@@ -82,18 +82,26 @@ class Ending:
         """What has to go and is still there."""
         return self._quarry.walk(procs.snapshot(self._facts))
 
-    def politely(self, first: Sequence[Process], grace_s: float) -> List[Process]:
+    def politely(
+        self, first: Sequence[Process], grace_s: float, apart: Sequence[Process] = ()
+    ) -> List[Process]:
         """SIGTERM to the launchers alone, and patience.
+
+        Args:
+            apart: Gets it with them, and is not waited for: nothing of it belongs to a launcher.
 
         Returns:
             What is left: after the grace, or once the launchers are gone and nothing follows them.
         """
-        terminate(first)
+        terminate([*first, *apart])
+        alone = {process.key for process in apart}
         end = time.monotonic() + grace_s
         followed_by: Optional[float] = None
         while True:
-            left = self._wait(min(end, followed_by or end), first if followed_by is None else ())
-            if not left or time.monotonic() >= min(end, followed_by or end):
+            left = self._wait(min(end, followed_by or end), first if followed_by is None else (), alone)
+            if not [process for process in left if process.key not in alone] or time.monotonic() >= min(
+                end, followed_by or end
+            ):
                 return left
             followed_by = time.monotonic() + FOLLOW_S
 
@@ -125,8 +133,10 @@ class Ending:
             time.sleep(_TICK_S if left else 0)
         return []
 
-    def _wait(self, end: float, until_gone: Sequence[Process]) -> List[Process]:
-        """Wait until nothing is left, all of ``until_gone`` are gone, or the time is over."""
+    def _wait(
+        self, end: float, until_gone: Sequence[Process], alone: AbstractSet[Tuple[int, int]] = frozenset()
+    ) -> List[Process]:
+        """Wait until nothing is left but ``alone``, all of ``until_gone`` are gone, or the time is over."""
         next_walk = 0.0
         left: List[Process] = []
         while True:
@@ -135,7 +145,7 @@ class Ending:
                 left = self.left()
                 next_walk = now + _WALK_S
             gone = bool(until_gone) and not any(procs.alive(*process.key) for process in until_gone)
-            if not left or gone or now >= end:
+            if gone or now >= end or all(process.key in alone for process in left):
                 return left
             time.sleep(_TICK_S)
 

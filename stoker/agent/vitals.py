@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence,
 from . import gate, http, procs, traffic
 from .activity import CPU_SHARE
 from .context import AgentError, Context
-from .logtail import LogTail, Matcher
+from .logtail import LogTail, Matcher, last_lines, message
 from .procs import Process
 from .traffic import Traffic
 
@@ -20,6 +20,8 @@ BETWEEN_S = 0.5
 _METRICS_S = 1.5
 _LOG_BYTES = 4 << 20
 _LOG_S = 2.0
+# A dead engine's last words are followed by what its HTTP server says of each request.
+_LAST_LINES, _LAST_BYTES = 4000, 256 << 10
 
 
 class Asked(NamedTuple):
@@ -197,6 +199,9 @@ def judge(found: Vitals, asked: Asked) -> Tuple[str, str]:
     served, stage = _has_served(found, asked)
     if not served:
         return "starting", stage or said
+    fatal = _fatal(asked)
+    if fatal:
+        return "stuck", "%s, and its log says why: %s" % (said, fatal)
     if found.health_why == "refused" and found.health is None:
         return "stuck", "nothing listens on its port any more"
     if found.moving:
@@ -218,6 +223,17 @@ def _requests(latest: Traffic) -> str:
     if latest.running is None:
         return ""
     return ", %g requests run" % latest.running if latest.running != 1 else ", 1 request runs"
+
+
+def _fatal(asked: Asked) -> str:
+    """The line near the end of its log after which an engine serves no more, though its server lives on."""
+    matcher = Matcher(asked.server.engine) if asked.log and asked.server.engine.get("fatal") else None
+    if matcher is None:
+        return ""
+    with contextlib.suppress(OSError):
+        for line in last_lines(asked.log, _LAST_LINES, _LAST_BYTES):
+            matcher.feed(line)
+    return " ".join(message(matcher.ended.line).split())[:200] if matcher.ended else ""
 
 
 def _has_served(found: Vitals, asked: Asked) -> Tuple[bool, str]:

@@ -51,6 +51,7 @@ class Watch:
         self._gone_since: Optional[float] = None
         self._doomed_since: Optional[float] = None
         self._asked_at: Optional[float] = None
+        self._completing_at: Optional[float] = None
         self.waiting_for = ""
         self.failed_answers = 0
         engine = plan["engine"]
@@ -85,7 +86,22 @@ class Watch:
             self.failed_answers += 1
             raise
         finally:
-            self._asked_at = None
+            self._asked_at = self._completing_at = None
+
+    def completing(self) -> None:
+        """The completion is sent now."""
+        self._completing_at = time.monotonic()
+
+    def _unanswered(self) -> str:
+        """What has been asked and not been answered."""
+        if self._completing_at is not None:
+            waited = time.monotonic() - self._completing_at
+            return f"the completion sent {waited:.1f} s ago has not been answered"
+        if self._asked_at is not None:
+            return (
+                f"GET {gate.MODELS_PATH}, sent {time.monotonic() - self._asked_at:.1f} s ago, has no answer"
+            )
+        return ""
 
     def tick(self) -> None:
         """Look at everything once.
@@ -174,10 +190,11 @@ class Watch:
     def _late(self, kind: str, what: str) -> AgentError:
         seen, members = self.look()
         places = self.place.elsewhere(seen, members, self.log.urls)
-        waiting = f"; {self.waiting_for}" if self.waiting_for else ""
+        waiting_for = self._unanswered() or self.waiting_for
+        waiting = f"; {waiting_for}" if waiting_for else ""
         if places and not self.place.sockets():
             waiting += f"; it listens on {', '.join(places[:3])}"
-        detail = {"waiting_for": self.waiting_for, "listens": places, "log": self.launch["log"]}
+        detail = {"waiting_for": waiting_for, "listens": places, "log": self.launch["log"]}
         last = self.log.stages[-1]["name"] if self.log.stages else "starting"
         limit = "timeout_s" if kind == "timeout" else "stall_s"
         advice = f"read {self.launch['log']}; if it only needs longer, raise ready.{limit} in the profile"

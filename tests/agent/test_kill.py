@@ -207,6 +207,19 @@ def test_a_stopped_supervisor_is_ended_last(host: Host) -> None:
     assert state.leftovers(ctx.home, "stable", ctx.facts) == []
 
 
+def test_what_belongs_to_no_launcher_is_not_kept_waiting_for_one(host: Host) -> None:
+    """Orphans of a dead server get SIGTERM with the launcher, not seconds after its end."""
+    host.gpus()
+    orphan = host.orphan(f"f = open({host.device(0)!r}); {SLEEP}")
+    server = host.serve("--gpu", host.device(0))
+    report = kill(host, plan=host.plan(gpus=(0,)))
+    assert {server, orphan} < pids(report)
+    (polite,) = [step for step in report["steps"] if step["name"] == "terminate"]
+    assert "1 that belong to none of them, 0 left" in polite["detail"]
+    assert polite["seconds"] < 1.5, "two seconds is what a launcher's own have"
+    assert [step["name"] for step in report["steps"]] == ["terminate", "kill", "release"]
+
+
 def test_a_second_slot_survives(host: Host) -> None:
     launch(host, host.plan())
     other = launch(host, host.plan(slot="meadow"))

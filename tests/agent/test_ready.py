@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -150,6 +151,14 @@ def test_one_token_is_not_enough(tmp_path: Path, port: int) -> None:
 def test_an_error_in_place_of_tokens_is_told(tmp_path: Path, port: int) -> None:
     with Launched(tmp_path, plan(serving("--port", port, "--broken"), port, timeout_s=1.2)) as server:
         assert "the scheduler is dead" in wait_fails(server, "timeout").what
+
+
+def test_a_timeout_tells_of_a_completion_that_was_not_answered(tmp_path: Path, port: int) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--hang"), port, timeout_s=1.5)) as server:
+        error = wait_fails(server, "timeout")
+    found = re.search(r"; the completion sent (\d+\.\d) s ago has not been answered\)", error.what)
+    assert found, error.what
+    assert 0.5 < float(found.group(1)) < 3
 
 
 def test_a_completion_that_never_comes_is_stalled(tmp_path: Path, port: int) -> None:

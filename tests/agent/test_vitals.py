@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stoker import engines
 from stoker.agent import life, status
 from stoker.engines.base import Engine, Metrics, Stage
 from tests.agent.conftest import MARK, Host, eventually, free_port
 from tests.agent.launched import listening
 
+VLLM_LOG = Path(__file__).parent.parent / "cases/logs/vllm-enginecore-killed.log"
 MOODY = Path(__file__).parent / "programs" / "moody.py"
 ENGINE = Engine(
     name="moody",
@@ -79,6 +82,26 @@ def test_a_server_that_lost_its_listener_is_stuck(host: Host) -> None:
     eventually(lambda: "ready" in Path(done["log"]).read_text(), "its word")
     (server,) = look(host)
     assert (server["state"], server["why"]) == ("stuck", "nothing listens on its port any more")
+
+
+def test_a_server_whose_engine_has_died_is_stuck_and_not_busy(host: Host) -> None:
+    """Its HTTP server lives on, answers 503 and computes a little; its log says what it is."""
+    host.declare(process_env={MARK: host.mark})
+    port = free_port()
+    dead = (
+        "(APIServer pid=7) ERROR 11-29 11:35:38 [async_llm.py:906] vllm.EngineDeadError: EngineCore is gone."
+    )
+    lines = [*VLLM_LOG.read_text().splitlines()[-8:], dead, *['INFO: "GET /health" 503'] * 50]
+    (host.root / "log").write_text("ready\n" + "\n".join(lines) + "\n")
+    engine = replace(ENGINE, fatal=engines.get("vllm").fatal)
+    moody = f"{sys.executable} -I {MOODY} {port} --health 503 --figures moving --burn"
+    plan = host.plan(engine=engine, port=port, script=f"#!/bin/sh\ncat {host.root}/log\nexec {moody}\n")
+    life.restart(host.context(), {"plan": plan, "engines": [engine.to_wire()]})
+    eventually(lambda: listening(port), "its listener")
+    (server,) = status.status(host.context(), {"engines": [engine.to_wire()], "slots": None})["servers"]
+    assert server["state"] == "stuck"
+    assert "health answers 503, and its log says why: " in server["why"]
+    assert "EngineDeadError" in server["why"]
 
 
 @pytest.mark.parametrize(
