@@ -60,7 +60,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
-    # An installed program has its bytecode; where a developer's shell forbids writing it, only we would lack it.
+    # Where a developer's shell forbids bytecode, only we would lack it: an installed program has its own.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory(prefix="stoker-bench-") as name:
         for make in (_llamacpp, _standin):
