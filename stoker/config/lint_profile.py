@@ -20,9 +20,8 @@ from stoker.engines import arguments
 from stoker.engines.base import Engine
 from stoker.tuning import Setting
 
-_AT_NAME = re.compile(
-    r"name|renamed|obsolete|removed|case|overwritten|expect"
-)  # codes about a name, not a value
+_AT_NAME = re.compile(r".*-(unknown-name|renamed|obsolete|refused|other-engine|overwritten)|[a-z]+-not-yet")
+"""Codes of the catalogue that are about a name, not its value."""
 _NO_METRICS = {"sglang": ("--enable-metrics",), "llamacpp": ("--metrics",)}
 _METRICS_BY_VARIABLE = {"llamacpp": "LLAMA_ARG_ENDPOINT_METRICS"}
 _NOT_THERE = "a command line shows it to everybody: set env: {NAME: !secret NAME}, and read it from there"
@@ -95,7 +94,9 @@ def check(examined: Examined, known: Known | None = None) -> Iterator[Finding]:
 
 def _tuning(one: Draft) -> Iterator[Finding]:
     """What the catalogue of variables says."""
-    env = {name: value for name, value in one.env.items() if value is not None}
+    texts = {name: value for name, value in one.env.items() if value is not None}
+    # What looks like a credential is told below, and never shown: a remark would hold it.
+    env = {name: value for name, value in texts.items() if not lint_secrets.likeness(name, value)}
     listed = one.gpus not in ((), ("all",))
     setting = Setting(
         engine=one.engine.name if one.engine else "",
@@ -105,7 +106,7 @@ def _tuning(one: Draft) -> Iterator[Finding]:
     )
     for remark in tuning.check(env, setting):
         path = ("env", remark.name)
-        place = at(one.tree, path, remark.what, remark.mend, key=bool(_AT_NAME.search(remark.code)))
+        place = at(one.tree, path, remark.what, remark.mend, key=bool(_AT_NAME.fullmatch(remark.code)))
         yield Finding(
             place.file,
             place.line,

@@ -12,6 +12,7 @@ from stoker.config import meanings
 from stoker.fleet.flags import Flag
 from stoker.tasks import lab
 from stoker.tasks.command import CHANGING, READING, Command
+from stoker.tasks.lintpage import page as lint_page
 from stoker.tasks.shelf import SHELF
 from stoker.tasks.tuningpage import page as tuning
 
@@ -39,7 +40,7 @@ _SECTIONS = {
 
 def pages() -> dict[str, str]:
     """File name in docs/ to the page."""
-    return {"commands.md": commands(), "profile.md": profile(), "tuning.md": tuning()}
+    return {"commands.md": commands(), "profile.md": profile(), "lint.md": lint_page(), "tuning.md": tuning()}
 
 
 def commands() -> str:
@@ -100,12 +101,52 @@ Made from the code by `inv dev.docs`. A profile is a YAML file `profiles/NAME.ym
   `stoker.secret_command` names. Each is asked once a run. On the host they lie in one 0600 file beside the
   launch script.
 - `expect` states what an engine is known to turn a variable into, so that the proof does not complain.
-- The launch script is rendered from `stoker/templates/launch.sh.j2`; `profiles/templates/PROFILE.sh.j2`,
-  `ENGINE.sh.j2` or `launch.sh.j2` overrides it. Every `{{ }}` in it is quoted for the shell.
+- The launch script is rendered from a template, of which a project may override blocks; see below.
 - `run:RUN-ID` in place of a name is what that run had: a record is also a profile.
 - `inv capture --host HOST --port PORT --name NAME` writes the profile of a server that somebody started by hand, and
   says in comments what it could not know; `inv capture --search 'NCCL_*' --notes docs --name NAME` makes one of what
   notes and start-up files say. What it writes is there to be read before it is used.
+
+## Launch templates
+
+The first of `PROFILE.sh.j2`, `ENGINE.sh.j2` and `launch.sh.j2` in `profiles/templates/` is taken in place of
+Stoker's `launch.sh.j2`. It lays blocks over it, and keeps the rest, also of a newer Stoker:
+
+```
+{% extends "launch.sh.j2" %}
+{% block setup %}
+ulimit -n 65536
+{{ super() }}{% endblock %}
+```
+
+A `launch.sh.j2` that extends its own name extends Stoker's, which is `stoker/launch.sh.j2` everywhere.
+
+| block | what it does |
+|---|---|
+| `clean` | begins again without the caller's variables |
+| `basics` | `PATH`, `LANG` and what marks the slot |
+| `gpus` | which GPUs it may use |
+| `tuning` | the profile's `env` |
+| `secrets` | reads `secrets.env`, where there are any |
+| `folder` | goes to the home folder |
+| `setup` | the profile's `server.setup`; what fails ends the launch |
+| `run` | becomes the server |
+
+| variable | |
+|---|---|
+| `profile` `hash` `host` `slot` `engine` | names, and the resolved profile's hash |
+| `kept` | names of variables that survive `clean` |
+| `path` | the server's `PATH` |
+| `gpus` | indices and UUIDs; empty for all, or none |
+| `env` | name to value |
+| `secrets` | whether there are any |
+| `setup` | shell commands |
+| `argv` | the server's command, a list |
+
+Every `{{ x }}` comes out as quoted words and never belongs inside quotes; `| shell` passes text as it is,
+`| comment` makes a comment, `| words` breaks a command at its options. What a block, a macro or `super()` gives
+is shell already. Templates are sandboxed: they see these variables and files of `profiles/templates/` alone, and
+one that does not end is ended. A mistake is told with the template's file and line.
 
 ## Schemas
 
