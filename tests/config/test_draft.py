@@ -213,7 +213,7 @@ def test_gpus_are_those_that_it_was_told_else_those_that_it_holds(
 
 def test_an_engine_that_nobody_knows_keeps_its_command_word_by_word(tmp_path: Path) -> None:
     words = ["python3", "serve.py", "--x", "{{ y }}", "a b"]
-    said = {"engine": "openai", "argv": words, "head": 2, "venv": "", "program": "/w/serve.py", "model": "m"}
+    said: dict[str, Any] = {"engine": "openai", "argv": words, "head": 2, "venv": "", "program": "/w/serve.py", "model": "m"}
     found, profile = made(tmp_path, **said, python="/usr/bin/python3.11", relative=["serve.py"])
     assert argv(profile) == ["/usr/bin/python3.11", *words[1:]]
     assert profile.server.setup == ("cd /w",)
