@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stoker.screen.board import Board
-from stoker.screen.shapes import DIM, Draw, line_of, table_of
+from stoker.screen.grid import table_of
+from stoker.screen.shapes import DIM, Draw, line_of
 
 if TYPE_CHECKING:
     from rich.console import Group

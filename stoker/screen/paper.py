@@ -7,10 +7,14 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
+from stoker.screen.grid import Grid
+from stoker.screen.shapes import Line
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from stoker.screen.shapes import Line
+
+_WIDTH = 80
 
 
 def is_plain(file: TextIO) -> bool:
@@ -20,7 +24,7 @@ def is_plain(file: TextIO) -> bool:
 
 
 class Paper:
-    """What of Rich's console a stream without styles needs; Rich itself is loaded for tables only.
+    """What of Rich's console a stream without styles needs; Rich itself is loaded where only it knows how.
 
     Loading Rich costs as much as logging in to several hosts, and a line by it as much as a command.
 
@@ -44,30 +48,43 @@ class Paper:
 
     @property
     def width(self) -> int:
-        """Columns of a terminal that would show it."""
-        return self._rich.width
+        """Columns of the terminal that would show it; as Rich has it."""
+        said = os.environ.get("COLUMNS", "")
+        return int(said) if said.isdigit() else _terminals_width()
 
     def print(self, shown: Line | RenderableType, *, end: str = "\n") -> None:
-        """Write a line, or whatever Rich can show.
+        """Write a line, a table, or whatever Rich can show.
 
         Raises:
             BrokenPipeError: Nobody reads; in the main thread, which ends the command.
         """
-        from stoker.screen.shapes import Line
-
+        text: str | None = None
+        if isinstance(shown, Line):
+            text = shown.plain
+        elif isinstance(shown, Grid):
+            text = shown.plain(self.width)
         with self._lock:
-            if not isinstance(shown, Line):
+            if text is None:
                 self._rich.print(shown, end=end)
                 return
             try:
                 if self._is_unread:
                     raise BrokenPipeError
-                self._file.write(shown.plain + end)
+                self._file.write(text + end)
                 self._file.flush()
             except BrokenPipeError:
                 self._is_unread = True
                 if threading.current_thread() is threading.main_thread():
                     raise
+
+
+def _terminals_width() -> int:
+    for fd in (0, 1, 2):
+        try:
+            return os.get_terminal_size(fd).columns or _WIDTH
+        except OSError:
+            continue
+    return _WIDTH
 
 
 def console_of(file: TextIO) -> Console | Paper:

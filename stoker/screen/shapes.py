@@ -1,15 +1,14 @@
-"""Cleaned text as it is shown: lines and tables; nothing in them is read as markup."""
+"""Cleaned text as it is shown: lines, and what is above and below a table; nothing in them is markup."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from stoker.screen.words import clean_line
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
 _TAB = 8
@@ -32,28 +31,6 @@ class Sheet:
 
 
 Draw = Callable[[Mapping[str, dict[str, Any]]], Sheet]
-
-
-def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> Table:
-    """A table with cleaned cells; its columns are named as ``Screen.table`` has it."""
-    from rich.table import Table
-
-    table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for name in columns:
-        side: Literal["left", "right"] = "right" if name.endswith(">") else "left"
-        whole = name.endswith("!")  # what people copy stays on one line
-        table.add_column(name.rstrip(">!"), justify=side, overflow="fold", no_wrap=whole)
-    for row in rows:
-        table.add_row(*(_cell(cell) for cell in row))
-    return table
-
-
-def _cell(cell: Any) -> Text:
-    """A table's cell; tuples carry a style."""
-    from rich.text import Text
-
-    text, style = cell if isinstance(cell, tuple) else (cell, "")
-    return Text(clean_line("-" if text is None else text), style=style)
 
 
 @dataclass(frozen=True)

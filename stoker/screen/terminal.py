@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.errors import ConfigError, StokerError
 from stoker.screen.board import Board
+from stoker.screen.grid import table_of
 from stoker.screen.livesheet import LiveSheet
 from stoker.screen.paper import Paper, console_of
-from stoker.screen.shapes import BAD, DIM, Draw, Sheet, line_of, table_of
+from stoker.screen.shapes import BAD, DIM, Draw, Sheet, line_of
 from stoker.screen.words import clean_line
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import threading
 import pytest
 from rich.console import Console
 
+from stoker.screen.grid import Grid, table_of
 from stoker.screen.paper import Paper, console_of
-from stoker.screen.shapes import joined, line_of, table_of
+from stoker.screen.shapes import joined, line_of
 
 LINES = (
     line_of(["plain ", ("styled", "bold red"), " [not markup] 中文 ✓"]),
@@ -30,12 +31,32 @@ def test_a_line_reads_as_rich_would_have_written_it(line: object) -> None:
     assert ours.getvalue() == theirs.getvalue()
 
 
-def test_a_table_is_richs_own() -> None:
+PLAIN = (
+    table_of(("name", "n>", "last"), [("a", 1, "x"), (("longer than that", "green"), None, "")]),
+    table_of(("", "copied!"), [("✓ → ±", "y" * 40)]),
+    table_of(("only a head", "n>"), []),
+)
+RICHS = (
+    table_of(("a", "b"), [("x" * 60, "y " * 40)]),
+    table_of(("a", "b"), [("中文", "[bold]no markup[/bold]")]),
+    table_of(("a",), [("one\ttab",)]),
+    table_of(("a", "b"), [("1", "2")], "A title"),
+)
+
+
+@pytest.mark.parametrize("table", PLAIN + RICHS)
+def test_a_table_reads_as_rich_would_have_written_it(table: Grid) -> None:
     ours, theirs = io.StringIO(), io.StringIO()
-    table = table_of(("name", "n>"), [("a", 1), (("b", "green"), None)])
     Paper(ours).print(table)
     Console(file=theirs, highlight=False, soft_wrap=True).print(table)
     assert ours.getvalue() == theirs.getvalue() != ""
+    assert (table.plain(80) is not None) == (table in PLAIN)
+
+
+def test_the_width_is_richs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns in ("133", "", "many"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert Paper(io.StringIO()).width == Console(file=io.StringIO()).width
 
 
 @pytest.mark.parametrize("name, value", [("FORCE_COLOR", "1"), ("TTY_COMPATIBLE", "1")])
