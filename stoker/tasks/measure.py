@@ -10,6 +10,7 @@ from stoker.errors import EXIT_DONE, InputError, nearest
 from stoker.fleet import experiment, judge, life, matrix, measure, verify
 from stoker.fleet import fetch as fetch_runs
 from stoker.fleet.flags import Flag
+from stoker.tasks import selection
 from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING, command
 
 if TYPE_CHECKING:
@@ -88,16 +89,21 @@ def baseline(run: Run) -> int:
     JSON,
     Flag("host", "Only of this host."),
     Flag("profile", "Only of this profile."),
-    Flag("last", "How many (20).", "whole", least=1),
+    Flag("since", "Only runs since then.", "since"),
+    Flag("last", "How many (20; of a history all).", "whole", least=1),
+    Flag("history", "Over time: a line for each server and benchmark, and what changed at each step.", "flag"),
 )
 def results(run: Run) -> int:
-    """The runs that came back, newest first."""
+    """The runs that came back, newest first; --history: over time, with the steps."""
+    if run.args["history"]:
+        from stoker.tasks import history
+
+        return history.show(run)
     store = run.project.store
     for flag in ("host", "profile"):
         _check_known(run, flag)
-    found = store.list(
-        host=run.args["host"] or "", profile=run.args["profile"] or "", last=run.args["last"] or 20
-    )
+    chosen = selection.of(run)
+    found = [row for row in store.list() if chosen.has(row)][: run.args["last"] or 20]
     run.document["results"] = [asdict(summary) for summary in found]
     run.screen.table(
         ("run!", "when", "host", "profile", "tokens × concurrency>", "tok/s>", "verdict"),

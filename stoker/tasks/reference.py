@@ -32,7 +32,7 @@ Under `--check`, `changed` in the document of `--json` is `would` where somethin
 _SECTIONS = {
     "The project and its hosts": ("project", "lint", "profiles", "capture", "doctor"),
     "The life of a server": ("life", "persist", "look"),
-    "Measure, judge, explain": ("measure", "experiments"),
+    "Measure, judge, explain": ("measure", "experiments", "report"),
     "Runbooks": ("play",),
     "The lab": ("demo",),
 }

@@ -27,6 +27,7 @@ SHELF = {
     "look": ("status", "logs"),
     "measure": ("bench", "bench-all", "fetch", "results", "show", "compare", "baseline", "explain"),
     "experiments": ("bisect", "sweep"),
+    "report": ("report",),
     "play": ("play",),
     "demo": ("demo",),
 }
