@@ -204,6 +204,17 @@ class _Guard(NodeTransformer):
         node.body.insert(0, _call("step", [], node.lineno, statement=True))
         return node
 
+    def visit_Block(self, node: nodes.Block) -> nodes.Node:  # noqa: N802
+        """Count each time that a block is put out: blocks may call each other."""
+        self.generic_visit(node)
+        node.body.insert(0, _call("step", [], node.lineno, statement=True))
+        return node
+
+    def visit_Include(self, node: nodes.Include) -> list[nodes.Node]:  # noqa: N802
+        """Count each time that a file is put in: files may include each other."""
+        self.generic_visit(node)
+        return [_call("step", [], node.lineno, statement=True), node]
+
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         """Join with a look at the size."""
         self.generic_visit(node)

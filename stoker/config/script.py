@@ -9,11 +9,13 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from jinja2 import ChoiceLoader, FileSystemLoader, Template
+from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, Template
 from jinja2.exceptions import SecurityError, TemplateNotFound, TemplateSyntaxError
 
-from stoker.config.sandbox import Bounded, describe, plain
+from stoker.config.sandbox import Bounded, bounded_text, describe, plain
 from stoker.config.template import MISTAKES, BadTemplate, Session, line_of, output, say
+
+_OURS = "stoker/"  # what the names of the templates that are shipped begin with, for those who build on them
 
 
 class Shell(str):
@@ -27,11 +29,12 @@ def render(names: Sequence[str], folders: Sequence[Path], context: Mapping[str, 
 
     ``{{ x }}`` gives one quoted word (of a list: quoted words), ``{{ x | shell }}`` the text as it is,
     ``{{ x | comment }}`` a comment, ``{{ argv | words }}`` a command over several lines. No expression
-    belongs inside quotes of the template: it brings its own.
+    belongs inside quotes of the template: it brings its own. What a block, a macro or ``super()`` gives is
+    shell already and goes in as it is.
 
     Args:
         names: File names; of these, the first that exists in any folder is taken.
-        folders: Searched in order.
+        folders: Searched in order, Stoker's own last: a template that extends its own name extends Stoker's.
         context: Variables of the template, taken literally.
 
     Raises:
@@ -60,11 +63,22 @@ def check(name: str, folders: Sequence[Path]) -> None:
         raise _script_mistake(error, [name]) from error
 
 
+class _Scripts(Bounded):
+    """Templates of scripts: what blocks and macros put out is shell already, each expression in it quoted."""
+
+    concat = staticmethod(lambda parts: Shell(bounded_text(parts)))
+
+    def join_path(self, template: str, parent: str) -> str:
+        """The name that ``extends`` or ``include`` means: a template's own name is Stoker's of that name."""
+        return _OURS + template if template == parent else template
+
+
 @lru_cache(maxsize=8)
 def _environment(folders: tuple[Path, ...]) -> Bounded:
     """One for all hosts: it keeps what it has compiled, and reads a file again when that has changed."""
-    environment = Bounded(_quoted, trim_blocks=True, lstrip_blocks=True, cache_size=50)
-    environment.loader = ChoiceLoader([FileSystemLoader(folder) for folder in folders])
+    environment = _Scripts(_quoted, trim_blocks=True, lstrip_blocks=True, cache_size=50)
+    ours = PrefixLoader({_OURS.rstrip("/"): FileSystemLoader(folders[-1])})
+    environment.loader = ChoiceLoader([*(FileSystemLoader(folder) for folder in folders), ours])
     environment.filters |= {"quote": _quote, "shell": Shell, "comment": _comment, "words": _words}
     return environment
 

@@ -144,9 +144,10 @@ A `launch.sh.j2` that extends its own name extends Stoker's, which is `stoker/la
 | `argv` | the server's command, a list |
 
 Every `{{ x }}` comes out as quoted words and never belongs inside quotes; `| shell` passes text as it is,
-`| comment` makes a comment, `| words` breaks a command at its options. What a block, a macro or `super()` gives
-is shell already. Templates are sandboxed: they see these variables and files of `profiles/templates/` alone, and
-one that does not end is ended. A mistake is told with the template's file and line.
+`| comment` makes a comment, `| words` breaks a command at its options. What a block, a macro or `super()`
+gives is shell already. Templates are sandboxed: they see these variables and the files of
+`profiles/templates/` alone, and one that does not end is ended. A mistake is told with the template's file
+and line.
 
 ## Schemas
 
