@@ -23,18 +23,21 @@ _CAUSES = 6
 def show(run: Run) -> int:
     """Print the history of the runs that are meant; the document has every point and step."""
     from stoker.results.history import series
-    from stoker.results.report.words import subject
+    from stoker.results.report.words import count, natural, subject
 
     rows = selection.rows(run, selection.of(run))[: run.args["last"]]
-    found = sorted(series(rows), key=lambda one: (subject(one.key), one.key))
+    found = sorted(series(rows), key=lambda one: (natural(subject(one.key)), one.key))
     explained = {one.key: [_explained(run, step) for step in one.steps] for one in found}
     run.document["history"] = [_data(one, explained[one.key]) for one in found]
     width = max(8, min(32, run.screen.width - _BESIDE))
-    for title, several in groupby(found, key=lambda one: subject(one.key)):
+    shown = [one for one in found if len(one.runs) > 1] or found
+    for title, several in groupby(shown, key=lambda one: subject(one.key)):
         run.screen.table(_COLUMNS, [_row(one, width) for one in several], title=title)
     for one in found:
         for step, explanation in zip(one.steps, explained[one.key], strict=True):
             _say(run, one.key, step, explanation)
+    if len(found) > len(shown):
+        run.screen.say((f"{count(len(found) - len(shown), 'server')} more, measured once: no history yet", "dim"))
     return EXIT_DONE
 
 

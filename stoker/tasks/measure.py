@@ -91,7 +91,7 @@ def baseline(run: Run) -> int:
     Flag("profile", "Only of this profile."),
     Flag("since", "Only runs since then.", "since"),
     Flag("last", "How many (20; of a history all).", "whole", least=1),
-    Flag("history", "Over time: a line for each server and benchmark, and what changed at each step.", "flag"),
+    Flag("history", "Over time: a line a server and benchmark, and what changed at each step.", "flag"),
 )
 def results(run: Run) -> int:
     """The runs that came back, newest first; --history: over time, with the steps."""
