@@ -15,6 +15,8 @@ from stoker.fleet.shown import hook_line, process_line
 if TYPE_CHECKING:
     from stoker.plan import LaunchPlan
 
+_SHOWN_FILES = 6
+
 PROFILE = Flag("profile", "Profile to use; run:RUN-ID is what that run had.", "list")
 SLOT = Flag("slot", "Slot of the server on the host.", "name")
 ROLLBACK = Flag("rollback", "Put the previous server back when the new one does not get ready.", "flag")
@@ -63,6 +65,7 @@ def _launch(job: Job, plan: LaunchPlan, *, replace: bool, force: bool) -> Outcom
         raise
     data = {**done, **outcome.data, "steps": [*done["steps"], *ready["steps"]]}
     ran = tuple((hook_line(hook), "dim") for hook in [*done["kill"]["hooks"], *ready["hooks"]])
+    ran += tuple(_shared_memory(done["kill"]))
     return Outcome(outcome.summary, data, changed=True, lines=(*ran, *outcome.lines))
 
 
@@ -132,7 +135,7 @@ def kill(job: Job) -> Outcome:
     done = "would end" if job.check else "ended"
     # What really is ended was shown before the first signal.
     lines = (*_hooks(report), *(_processes(report, "ended") if job.check else ()))
-    lines = (*lines, *_processes(report, "blockers"), *_processes(report, "listed"))
+    lines = (*lines, *_processes(report, "blockers"), *_processes(report, "listed"), *_shared_memory(report))
     return Outcome(f"{done} {_count(ended, 'process', 'processes')}", report, changed=ended > 0, lines=lines)
 
 
@@ -160,7 +163,7 @@ def stop(job: Job) -> Outcome:
     beside = "" if ended else aftermath.others(job, slot)
     nothing = f"nothing ran in slot {slot}" + (f"; what runs: {beside}" if beside else "")
     what = nothing if not ended else f"{done} {_count(ended, 'process', 'processes')}"
-    lines = (*_hooks(report), *(_processes(report, "ended") if job.check else ()))
+    lines = (*_hooks(report), *(_processes(report, "ended") if job.check else ()), *_shared_memory(report))
     return Outcome(what, report, changed=ended > 0, lines=lines)
 
 
@@ -245,6 +248,16 @@ def _processes(report: dict[str, Any], key: str) -> list[tuple[str, str]]:
 
 def _hooks(report: dict[str, Any]) -> list[tuple[str, str]]:
     return [(hook_line(hook), "dim") for hook in report.get("hooks", [])]
+
+
+def _shared_memory(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """How many files the dead left there, and which: they were removed."""
+    paths = report["released"]["shm"]
+    if not paths:
+        return []
+    more = f" and {len(paths) - _SHOWN_FILES} more" if len(paths) > _SHOWN_FILES else ""
+    told = ", ".join(map(str, paths[:_SHOWN_FILES]))
+    return [(f"removed {_count(len(paths), 'file', 'files')} of shared memory: {told}{more}", "dim")]
 
 
 def _count(number: int, one: str, many: str) -> str:

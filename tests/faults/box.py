@@ -137,6 +137,10 @@ class Box:
         """Agents that live."""
         return [pid for pid, words in self._mine() if b"-ISuc" in words]
 
+    def serving(self) -> list[int]:
+        """Servers that live, whoever knows of them."""
+        return [pid for pid, words in self._mine() if str(SERVER).encode() in words and lives(pid)]
+
     def locked(self) -> list[str]:
         """Names of the locks that somebody holds."""
         held = []

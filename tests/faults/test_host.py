@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
@@ -33,6 +34,13 @@ def mounted(tmp_path: Path) -> Iterator[MakeBox]:
     yield make
     for one in made:
         one.end()
+
+
+def fill(path: Path) -> None:
+    """Take every byte that is left there."""
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
 
 
 def refusal(box: Box, *words: str) -> str:
@@ -68,6 +76,31 @@ def test_a_full_disk_stops_what_needs_room_before_anybody_is_ended(tmp_path: Pat
     assert box.inv("exec", "--cmd", "rm ~/filling").code == 0
     again = box.restart("plain")
     assert box.ours()["pid"] == again["pid"]
+
+
+@needs_mounts
+def test_a_disk_that_fills_while_the_old_server_is_ended_leaves_no_server_without_a_record(
+    tmp_path: Path, mounted: MakeBox
+) -> None:
+    """There was room when it was looked; the old server is ended, and the new one cannot be written down."""
+    box = mounted('mount -t tmpfs -o size=70m none "$1"', tmp_path / "home")
+    command = phases.KILL.begin(box)
+    filling = Path(f"/proc/{box.server.process.pid}/root{box.home}/filling")
+    fill(filling)
+    out, err = command.communicate(timeout=60)
+    assert command.returncode == 3, out + err
+    error = json.loads(out)["hosts"]["box"]["error"]
+    assert (error["kind"], "No space left" in error["what"]) == ("io", True), out
+    assert str(box.home) in error["what"]
+    assert error["next"]
+    assert box.locked() == []
+    assert [one for one in box.result("status")["servers"] if one["alive"]] == []
+    assert box.serving() == [], "a server that nobody could find again"
+    filling.unlink()
+    launch = box.restart("plain")
+    server = box.ours()
+    assert (server["pid"], server["state"]) == (launch["pid"], "up")
+    assert len(box.serving()) == 1
 
 
 @needs_mounts

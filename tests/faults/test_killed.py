@@ -51,6 +51,25 @@ def test_a_killed_agent_is_told_and_what_it_left_is_gone_on_from(box: Box, phase
     phases.goes_on(box)
 
 
+def test_an_agent_that_is_killed_in_a_pull_costs_no_file(box: Box) -> None:
+    """Files have a way of their own: a pull is whole, or is told with what to do, and the next one is."""
+    command = phases.PULL.begin(box)
+    for pid in box.agents():
+        os.kill(pid, signal.SIGKILL)
+    out, err = command.communicate(timeout=60)
+    assert command.returncode in (0, 4), out + err
+    pulled = list(box.project.root.glob("results/*/requests.jsonl"))
+    if command.returncode:
+        assert "files were pulled" in out + err or "lost during" in out + err, out + err
+        assert not pulled
+    else:
+        assert [path.stat().st_size for path in pulled] == [200 << 20]
+    assert not list(box.project.root.glob("results/*/.*.part"))
+    for path in pulled:
+        path.unlink()
+    phases.PULL.check(box)
+
+
 def test_a_server_whose_agent_was_killed_before_it_could_name_it_is_seen_and_replaced(box: Box) -> None:
     """As an agent leaves it that is killed between the start of the server and its own next line."""
     first = box.restart("plain")

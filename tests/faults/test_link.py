@@ -5,6 +5,7 @@ Each case runs in a network namespace where the machine allows one; else the hos
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,23 @@ def test_a_host_that_is_cut_off_before_it_is_reached_is_unreachable_in_time(far:
     assert ended.json["hosts"]["box"]["error"]["kind"] in ("timeout", "no-route", "banner"), ended.text
     assert not far.state.exists()
     cable.mend()
+    phases.goes_on(far)
+
+
+def test_a_link_that_is_cut_in_the_middle_of_a_login_is_unreachable_in_time(far: Box, cable: Cable) -> None:
+    """The connection stands, and whoever should log in hears nothing more."""
+    command = far.begin("restart", "--profile", "plain", "--json")
+    eventually(far.server.sessions, "the connection")
+    began = time.monotonic()
+    cable.cut()
+    out, err = command.communicate(timeout=60)
+    assert command.returncode == 4, out + err
+    assert time.monotonic() - began < 10 + _SLACK_S, "what a login may take"
+    error = json.loads(out)["hosts"]["box"]["error"]
+    assert error["kind"] in ("timeout", "banner", "lost"), out
+    assert error["next"]
+    cable.mend()
+    phases.settled(far)
     phases.goes_on(far)
 
 
