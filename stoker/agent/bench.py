@@ -87,9 +87,15 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     with _locked(ctx, params, found):
         result, measured = _observe(ctx, params, found, server, wanted, before)
     result["started_at"] = started_at
-    result["path"] = folder
-    with ctx.step("write it down"):
-        runfolder.write(ctx, folder, result, measured.requests, found)
+    result["path"], result["unkept"] = folder, ""
+    try:
+        with ctx.step("write it down"):
+            runfolder.write(ctx, folder, result, measured.requests, found)
+    except AgentError as error:
+        if error.kind != "io":
+            raise
+        # What was measured travels all the same: a full disk costs the raw files, not the measurement.
+        result["path"], result["unkept"] = "", error.what
     return result
 
 

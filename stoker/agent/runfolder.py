@@ -16,7 +16,9 @@ from .subject import Subject
 from .variables import redacted, without
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_DRAFT = re.compile(r"\..+\.(\d+)\.new\Z")
 _LOG_BYTES = 4 << 20
+KEPT_RUNS = 50  # a disk is not filled by what nobody pulls
 
 
 def reserve(home: str, run_id: object) -> str:
@@ -71,9 +73,24 @@ def write(
         for file, text in files.items():
             _write(os.path.join(draft, file), text)
         os.rename(draft, folder)
+        _sweep(runs)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise io_error(folder, error) from error
+
+
+def _sweep(runs: str) -> None:
+    """Keep the last runs, and take away the drafts of writers that were killed."""
+    kept = []
+    for name in os.listdir(runs):
+        path = os.path.join(runs, name)
+        draft = _DRAFT.match(name)
+        if draft and not os.path.exists("/proc/" + draft.group(1)):
+            shutil.rmtree(path, ignore_errors=True)
+        elif _SAFE.fullmatch(name) and os.path.isdir(path) and not os.path.islink(path):
+            kept.append((os.lstat(path).st_mtime, path))
+    for _, path in sorted(kept)[:-KEPT_RUNS]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def secrets_of(found: Subject) -> List[str]:

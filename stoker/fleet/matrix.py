@@ -20,6 +20,7 @@ def bench_profiles(job: Job) -> Outcome:
     """
     if job.check:
         return _planned(job)
+    job.project.store.check_room()
     before = aftermath.alive(job)
     rows: list[dict[str, Any]] = []
     lines: list[tuple[str, str]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import BOUNDS
@@ -38,6 +39,7 @@ def bench(job: Job) -> Outcome:
         job = job.on(job.plan or servers.running(job))
     if launches > 1:  # they restart the server
         servers.planned(job)
+    job.project.store.check_room()
     results = [_measure(job)]
     for _ in range(launches - 1):
         life.restart(job)
@@ -51,6 +53,7 @@ def launch(job: Job) -> Record:
     Raises:
         HostFailed: As :func:`bench`.
     """
+    job.project.store.check_room()
     results = [_measure(job)]
     record = _record(job, results)
     job.project.store.save(record)
@@ -156,7 +159,9 @@ def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:
     data = _bench_data(record)
     if why:
         data["causes"] = why.data["causes"]
+    _refuse_incomplete(job, record, data)
     lines = [(verdict.line, "")] if verdict.line else []
+    lines += [(f"not kept on the host: {text}", "yellow") for text in _unkept(results)]
     lines += [(f"contaminated: {text}", "yellow") for text in record.contaminated]
     if why:
         causes = why.lines[1:]  # the first says what it is compared with
@@ -168,14 +173,46 @@ def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:
     return Outcome(_headline(record), data, exit_code=code, lines=tuple(lines))
 
 
+def _unkept(results: list[dict[str, Any]]) -> list[str]:
+    """Why raw files could not be kept on the host."""
+    return [str(result["unkept"]) for result in results if result.get("unkept")]
+
+
 def _pull(job: Job, record: Record, results: list[dict[str, Any]]) -> None:
     """Bring the raw files beside the record."""
-    from stoker.reach.pull import pull
+    from stoker.reach.pull import announced, fetch
+    from stoker.results.store import RECORD
 
     job.session.note("pulling")
     for index, result in enumerate(results):
+        if not result.get("path"):
+            continue  # its disk was full: all that there is has come with the result
         folder = job.project.store.path(record.run_id)
-        pull(job.session.agent, result["path"], folder if index == 0 else folder / f"launch-{index + 1}")
+        manifest = announced(job.session.agent, str(result["path"]))
+        files = tuple(file for file in manifest.files if file.path.casefold() != RECORD)
+        into = folder if index == 0 else folder / f"launch-{index + 1}"
+        fetch(job.session.agent, replace(manifest, files=files), into)
+
+
+def _refuse_incomplete(job: Job, record: Record, data: dict[str, Any]) -> None:
+    """A measurement that lacks runs is none of what was asked for, whatever the rest of them says.
+
+    Raises:
+        HostFailed: ``incomplete``; the record is saved.
+    """
+    from stoker.results.compare import incomplete
+
+    missing = incomplete(record)
+    if missing:
+        why = [run.why for launch in record.launches for run in launch.runs if run.why]
+        raise HostFailed(
+            f"{_headline(record)}: {missing}",
+            host=job.host.name,
+            kind="incomplete",
+            evidence=[*([data["line"]] if data["line"] else []), *dict.fromkeys(why)],
+            next_step=f"inv logs --host {job.host.name}; what was measured is {record.run_id}",
+            detail=data,
+        )
 
 
 def _bench_data(record: Record) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from stoker.results.explain import Explanation, explain
 from stoker.results.figures import figure, percent
 from stoker.results.noise import Launches
 from stoker.results.record import Metric, Record
-from stoker.results.stats import INCONCLUSIVE, MAX_LOSS, NO_BASELINE, Verdict, judge
+from stoker.results.stats import IMPROVED, INCONCLUSIVE, MAX_LOSS, NO_BASELINE, OK, Verdict, judge
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,33 @@ def _judged(
         found = [run.why for launch in record.launches for run in launch.runs if run.why]
         why = "no valid run" + (f": {found[0]}" if found else "")
         return Verdict(INCONCLUSIVE, why=why, line=why)
-    verdict = judge(base, record.samples, max_loss=max_loss)
+    verdict = _whole(judge(base, record.samples, max_loss=max_loss), record)
     if not disturbed:
         return verdict
     # A disturbed measurement decides nothing: a neighbour's load looks like a regression.
     why = f"contaminated: {disturbed[0]}"
     return replace(verdict, verdict=INCONCLUSIVE, need=None, why=why, line=f"{verdict.line}; {why}")
+
+
+def incomplete(record: Record) -> str:
+    """What is missing of the runs that were asked for; empty where all of them are measurements."""
+    asked = record.bench.runs * len(record.launches)
+    valid = sum(len(launch.samples) for launch in record.launches)
+    if valid >= asked:
+        return ""
+    why = next((run.why for launch in record.launches for run in launch.runs if run.why), "")
+    return f"{asked - valid} of {asked} runs are no measurement" + (f": {why}" if why else "")
+
+
+def _whole(verdict: Verdict, record: Record) -> Verdict:
+    """The verdict, which no lucky rest of the runs makes a good one; a loss that it shows is one."""
+    missing = incomplete(record)
+    if not missing:
+        return verdict
+    line = f"{verdict.line}; {missing}"
+    if verdict.verdict not in (OK, IMPROVED):
+        return replace(verdict, line=line)
+    return replace(verdict, verdict=INCONCLUSIVE, need=None, why=missing, line=line)
 
 
 def _metrics(run: Record | Baseline) -> Mapping[str, Metric]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from stoker.results.index import Index, Summary
 from stoker.results.record import Record
 
 RECORD = "run.json"
+_ROOM = 1 << 20  # bytes that a record and its raw files take at the least
+_STALE_S = 86400.0  # no draft is written for so long
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,37 @@ class Store:
         if not records.is_safe_id(run_id):
             raise InputError(f"{run_id!r} is no id of a run", next_step="see `inv results`")
         return self.folder / run_id
+
+    def check_room(self) -> None:
+        """See that a record can be written, before anything is measured for it.
+
+        Raises:
+            InputError: The folder cannot be written, or its disk is full.
+        """
+        draft = self.folder / f".room.{secrets.token_hex(4)}.new"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                _write(draft, " " * _ROOM)
+            finally:
+                draft.unlink(missing_ok=True)
+            self._sweep()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise InputError(
+                f"results cannot be written there: {why}",
+                where=str(self.folder),
+                next_step="make room for them first",
+            ) from error
+
+    def _sweep(self) -> None:
+        """Take away what writers that were killed left behind."""
+        for draft in self.folder.glob(".*.new"):
+            if time.time() - draft.lstat().st_mtime > _STALE_S:
+                if draft.is_dir() and not draft.is_symlink():
+                    shutil.rmtree(draft, ignore_errors=True)
+                else:
+                    draft.unlink(missing_ok=True)
 
     def save(self, record: Record) -> Path:
         """Write a record whole or not at all; an earlier one of the same id is replaced.

@@ -428,3 +428,31 @@ def test_a_strangers_tokens_on_a_real_llama_server_contaminate(tmp_path: Path, l
     stranger.join()
     assert len(found["contaminated"]) == 1
     assert "others" in found["contaminated"][0]
+
+
+def test_a_folder_that_cannot_be_written_does_not_cost_the_measurement(tmp_path: Path) -> None:
+    (tmp_path / ".stoker").mkdir()
+    (tmp_path / ".stoker" / "runs").write_text("a file in the way, as a full disk would be")
+    with Paced() as server:
+        found = measure(tmp_path, server.port)
+    assert all(run["valid"] for run in found["runs"])
+    assert found["path"] == ""
+    assert "runs" in found["unkept"]
+
+
+def test_the_last_runs_stay_and_drafts_of_dead_writers_go(tmp_path: Path) -> None:
+    runs = tmp_path / ".stoker" / "runs"
+    for number in range(60):
+        (runs / f"old-{number:02}").mkdir(parents=True)
+        os.utime(runs / f"old-{number:02}", (number, number))
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (runs / f".x.{dead.pid}.new").mkdir()
+    (runs / f".y.{os.getpid()}.new").mkdir()
+    (runs / "a file of somebody's").write_text("x")
+    with Paced() as server:
+        measure(tmp_path, server.port)
+    left = sorted(path.name for path in runs.iterdir())
+    assert left == sorted(
+        [RUN_ID, f".y.{os.getpid()}.new", "a file of somebody's", *(f"old-{n:02}" for n in range(11, 60))]
+    )
