@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _FORMATS = ("text", "sarif", "github")
 _STYLES = {"error": "bold red", "warning": "bold yellow", "advice": "cyan"}
 _FEW = 3  # names that are written out
+_INDENT = "    "
 
 
 @command(
@@ -112,15 +113,17 @@ def _tell(run: Run, report: Report, form: str, notes: Sequence[str]) -> None:
 
 def _show(run: Run, report: Report, notes: Sequence[str]) -> None:
     """Text, file by file, as a compiler has it."""
-    file = None
+    file, told = None, set[str]()
     for one in report.findings:
         if file not in (None, one.file):
             run.screen.say("")
         file = one.file
-        said = (f"{one.severity}: ", _STYLES[one.severity])
-        run.screen.say((f"{one.place}: ", "bold"), said, one.what, (f"  [{one.code}]", "dim"))
-        for text, style in _details(one):
-            for line in _wrapped(run, text):
+        _head(run, one)
+        reason = f"{one.reason.removesuffix('.')} ({one.source})" if one.source else one.reason
+        about = [(_about(one), "dim"), ("" if reason in told else reason, "dim")]
+        told.add(reason)  # the same reason again would only hide what is new
+        for text, style in (*about, (f"→ {one.mend}" if one.mend else "", "cyan")):
+            for line in _wrapped(run, f"{_INDENT}{text}") if text else ():
                 run.screen.say((line, style))
     for note in notes:
         run.screen.say(("note: ", "cyan"), note)
@@ -129,17 +132,29 @@ def _show(run: Run, report: Report, notes: Sequence[str]) -> None:
     run.screen.say((_summary(report), "bold"))
 
 
-def _details(one: Finding) -> list[tuple[str, str]]:
-    """What is said below a finding: whom it is about, why, and what to do."""
+def _head(run: Run, one: Finding) -> None:
+    """Where it is, how grave, what it is."""
+    place, said, code = f"{one.place}: ", f"{one.severity}: ", f"[{one.code}]"
+    first, *others = _wrapped(run, f"{place}{said}{one.what}  {code}")
+    if not first.startswith(place + said):  # a place that is wider than the terminal
+        first, others = f"{place}{said}{one.what}  {code}", []
+    lines = [first.removeprefix(place + said), *others]
+    styled = [(("", line) if code not in line else (line.removesuffix(code), code)) for line in lines]
+    for index, (text, rest) in enumerate(styled):
+        begin = [(place, "bold"), (said, _STYLES[one.severity])] if index == 0 else []
+        shown = (text, (rest, "dim")) if rest == code else (rest,)
+        run.screen.say(*begin, *shown)
+
+
+def _about(one: Finding) -> str:
+    """In which profiles and on which hosts it is, where its file does not say that already."""
     about = []
     own_file = len(one.profiles) == 1 and one.file.rpartition("/")[2].partition(".")[0] == one.profiles[0]
     if one.profiles and not own_file:
         about.append(f"in {_some(one.profiles, 'profiles')}")
     if one.hosts:
         about.append(f"on {_some(one.hosts, 'hosts')}")
-    reason = one.reason + (f" ({one.source})" if one.source else "") if one.reason else ""
-    lines = [(" ".join(about), "dim"), (reason, "dim"), (f"→ {one.mend}" if one.mend else "", "cyan")]
-    return [(text, style) for text, style in lines if text]
+    return " ".join(about)
 
 
 def _some(names: Sequence[str], word: str) -> str:
@@ -147,10 +162,11 @@ def _some(names: Sequence[str], word: str) -> str:
 
 
 def _wrapped(run: Run, text: str) -> list[str]:
-    """Indented, and on a terminal broken where it ends."""
+    """As one line; on a terminal broken where that ends, and indented from the second line on."""
     if not run.screen.console.is_interactive:
-        return [f"    {text}"]
-    return textwrap.wrap(text, max(40, run.screen.width - 1), initial_indent="    ", subsequent_indent="    ")
+        return [text]
+    width = max(40, run.screen.width - 1)
+    return textwrap.wrap(text, width, subsequent_indent=_INDENT, break_on_hyphens=False)
 
 
 def _counts(report: Report) -> dict[str, int]:
