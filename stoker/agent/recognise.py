@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 from .context import AgentError
 from .procs import Process
@@ -183,6 +183,18 @@ def _names(process: Process) -> set[str]:
     first = process.argv[0] if process.argv else ""
     exe = os.path.basename(process.exe.split(" (deleted)")[0])
     return {process.comm.split(":")[0], process.comm, exe, os.path.basename(first).lstrip("-").split(":")[0]}
+
+
+def model_of(argv: Sequence[str], engine: Mapping[str, Any]) -> str:
+    """The model that the command line of an engine names; empty where it names none that can be told."""
+    flag = str(engine.get("model_flag") or "")
+    if flag or not engine.get("shapes"):
+        return flag_value(argv, flag)
+    args = invocation(argv).args
+    if args and any(shape["subcommand"] == args[0] for shape in engine["shapes"]):
+        args = args[1:]
+    first = args[0] if args else "-"
+    return flag_value(argv, "--model") if first.startswith("-") else first
 
 
 def flag_value(argv: Sequence[str], flag: str) -> str:

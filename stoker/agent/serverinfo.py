@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 from . import http, outside
 from .context import Context
 from .gate import MODELS_PATH, NO_LIST, same_model
+from .recognise import model_of
 from .subject import Subject
 from .variables import is_credential
 
@@ -80,10 +81,12 @@ def _listed(ctx: Context, found: Subject) -> Tuple[List[Dict[str, Any]], str, in
 
 
 def _launched_for(found: Subject) -> str:
-    """The model that Stoker launched it for; empty where somebody else did."""
+    """The model that it was started for: by Stoker, or as its command line says; empty where unknown."""
     if found.plan:
         return str(next(iter(found.plan["served_names"]), ""))
-    return str(found.launch.get("model") or "") if found.launch else ""
+    if found.launch:
+        return str(found.launch.get("model") or "")
+    return model_of(found.launcher.argv, found.engine)
 
 
 def _chosen(found: Subject, entries: List[Dict[str, Any]]) -> Dict[str, Any]:

@@ -159,7 +159,7 @@ def _by_hand(sight: Sight, family: Family, plans: Plans) -> _Seen:
         "pid": head.pid,
         "health": None,
         "load": None,
-        "model": recognise.flag_value(head.argv, str(engine.get("model_flag", ""))) or None,
+        "model": recognise.model_of(head.argv, engine) or None,
         "uptime_s": round(head.age_s, 1),
         "host_restarted": False,
         "containment": "family",

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import subject
+from stoker import engines
+from stoker.agent import serverinfo, subject
 from stoker.agent.context import AgentError
 from stoker.agent.subject import Subject
 from tests.agent.conftest import ENGINES, MARK, Host, free_port
@@ -66,6 +67,27 @@ def test_by_its_port_any_server_is_found(host: Host) -> None:
     found = find(host, port=port)
     assert (found.launcher.pid, found.port, found.launch) == (pid, port, None)
     assert found.address == "127.0.0.1"
+
+
+@pytest.mark.parametrize("words", ["tiny", "--model tiny", "--model=tiny", ""])
+def test_a_server_by_hand_that_cannot_list_its_model_serves_what_its_command_line_says(
+    host: Host, words: str
+) -> None:
+    """``transformers serve MODEL`` lists the hub's cache, not what it serves."""
+    program = host.root / "transformers"
+    program.write_text(SERVING.replace("sys.argv[2:]", "()").replace("sys.argv[1]", "sys.argv[-1]"))
+    port = free_port()
+    argv = [sys.executable, str(program), "serve", *words.split(), "--port", str(port)]
+    child = host.spawn(argv)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "up\n"
+    known = [engines.get("transformers").to_wire()]
+    ctx = host.context()
+    found = subject.find(ctx, {"engines": known, "port": port})
+    assert found.engine["name"] == "transformers"
+    asked = serverinfo.ask(ctx, found)
+    assert asked.model == ("tiny" if words else "")
+    assert bool(words) != any(why.startswith("model: ") for why in asked.unread)
 
 
 def test_by_what_its_engine_looks_like_the_only_one_is_found(host: Host) -> None:
