@@ -23,6 +23,11 @@ _DISK_MIB = 64
 # What NCCL takes of /dev/shm for each GPU at the least, where there are several.
 _SHM_MIB_PER_GPU = 4
 _SAID = 400
+# Of Linux: the longest argument or variable, and of all together, whatever the limit of the stack is.
+_STRING_PAGES = 32
+_ARGUMENTS_BYTES = 6 << 20
+_POINTER_BYTES = 8
+_SPARE_BYTES = 64 << 10  # what the shell, a setup and a wrapper add
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -44,6 +49,7 @@ def check(
         ``{name, ok, detail}`` each.
     """
     checks: List[Tuple[str, Callable[[], str]]] = [
+        ("arguments", lambda: _arguments(ctx, plan)),
         ("program", lambda: _program(ctx, plan)),
         ("model", lambda: _model(plan)),
         ("gpus", lambda: _gpus(plan, state)),
@@ -65,6 +71,10 @@ def _one(name: str, body: Callable[[], str]) -> Check:
         return {"name": name, "ok": True, "detail": body()}
     except _NotFitError as error:
         return {"name": name, "ok": False, "detail": str(error)}
+    except AgentError as error:
+        if error.kind != "io":
+            raise
+        return {"name": name, "ok": False, "detail": error.what}
 
 
 def refuse(checks: Sequence[Check]) -> None:
@@ -83,6 +93,26 @@ def refuse(checks: Sequence[Check]) -> None:
             next_step="correct that; what runs there was not touched",
             detail={"preflight": list(checks)},
         )
+
+
+def _arguments(ctx: Context, plan: Mapping[str, Any]) -> str:
+    """Whether the kernel takes the command line and the environment: ``execve`` refuses more."""
+    texts = [(f"argument {at}", word) for at, word in enumerate(plan["argv"])]
+    texts += [(name, f"{name}={value}") for name, value in _environment(ctx, plan).items()]
+    sizes = {name: len(os.fsencode(text)) + 1 for name, text in texts}
+    longest = max(sizes, key=lambda name: sizes[name])
+    most_each = _STRING_PAGES * os.sysconf("SC_PAGE_SIZE")
+    if sizes[longest] > most_each:
+        raise _NotFitError(
+            f"{longest} has {sizes[longest]} bytes, the kernel takes {most_each} in one string"
+        )
+    total = sum(sizes.values()) + _POINTER_BYTES * len(sizes)
+    most = min(os.sysconf("SC_ARG_MAX"), _ARGUMENTS_BYTES) - _SPARE_BYTES
+    if total > most:
+        raise _NotFitError(
+            f"arguments and environment have {total} bytes, the kernel takes {most}; the longest is {longest}"
+        )
+    return f"{total} bytes of {most}"
 
 
 def _program(ctx: Context, plan: Mapping[str, Any]) -> str:

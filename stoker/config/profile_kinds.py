@@ -20,6 +20,7 @@ ARGUMENT = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9._-]*")
 GPU_UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+")
 SECRET = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 _MOST = 10**15
+_LONGEST = 128 << 10  # of one argument or variable, by Linux
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,14}")
 
 # Variables that a POSIX shell or bash keeps for itself: the launch script could not pass them on unchanged.
@@ -68,6 +69,11 @@ def text(value: Any) -> str:
     written = str(value)
     if "\0" in written:
         raise Wrong("no process can be given a NUL character")
+    if len(written.encode("utf-8", "replace")) >= _LONGEST:
+        raise Wrong(
+            f"is {len(written)} characters long, and no process can be given {_LONGEST} bytes in one text",
+            "put it into a file and name that",
+        )
     if any("\ud800" <= character <= "\udfff" for character in written):
         raise Wrong("a lone surrogate is no character that UTF-8 has")
     return written

@@ -136,6 +136,10 @@ def failing(host: Host, case: str) -> dict[str, Any]:
         "name": {"bind": "no-such-name.invalid"},
         "script": {"script": "#!/bin/sh\nif true; then\n"},
         "interpreter": {"script": "#!/no/such/shell\n"},
+        "variable": {"env": {"BIG": "x" * 140_000}},
+        "secret": {"engine": python, "python": sys.executable, "secrets": {"BIG": "x" * 140_000}},
+        "argument": {"argv": ("sleep", "x" * 140_000)},
+        "all": {"env": {f"V{number}": "x" * 120_000 for number in range(60)}},
     }
     return host.plan(**changes[case])
 
@@ -153,6 +157,10 @@ def failing(host: Host, case: str) -> dict[str, Any]:
         ("name", "no-such-name.invalid is no address"),
         ("script", "the launch script is no shell script"),
         ("interpreter", "/no/such/shell does not exist"),
+        ("variable", "BIG has 140005 bytes, the kernel takes 131072 in one string"),
+        ("secret", "BIG has 140005 bytes"),
+        ("argument", "argument 1 has 140001 bytes"),
+        ("all", "arguments and environment have 72"),
     ],
 )
 def test_what_would_not_start_is_refused_before_the_first_signal(host: Host, case: str, told: str) -> None:

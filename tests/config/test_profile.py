@@ -108,6 +108,19 @@ def test_name_never_leaves_the_folder(tmp_path: Path, name: str) -> None:
         library(tmp_path, kimi=SMALL).resolve(name, HOST)
 
 
+@pytest.mark.parametrize("where", ["env", "args"])
+def test_a_text_that_no_process_can_be_given_is_told_by_its_place(tmp_path: Path, where: str) -> None:
+    large = "x" * 140_000
+    data = {**SMALL, "env": {"BIG": large}}
+    if where == "args":
+        data = {**SMALL, "server": {**SMALL["server"], "args": {"big": large}}}
+    with pytest.raises(ConfigError) as caught:
+        library(tmp_path, kimi=data).resolve("kimi", HOST)
+    (problem,) = caught.value.problems
+    assert "is 140000 characters long" in problem.what
+    assert problem.line > 0
+
+
 def test_folder_that_is_not_there_has_no_profiles(tmp_path: Path) -> None:
     nowhere = Library(tmp_path / "profiles", tmp_path)
     assert nowhere.names() == ()
