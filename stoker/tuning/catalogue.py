@@ -89,7 +89,7 @@ def _variables(data: Mapping[str, Any]) -> Iterator[Variable]:
         yield _variable(data, **entry)
     for group in data.get("also", ()):
         shared = {key: value for key, value in group.items() if key != "names"}
-        for name in group["names"]:
+        for name in group["names"].split():
             yield _variable(data, name=name, effect="", **shared)
 
 
