@@ -41,6 +41,16 @@ class Place:
         rows = [row for table in ("tcp", "tcp6") for row in listening(table)]
         return frozenset((a, inode) for a, port, inode, _ in rows if self._is_here(a, port))
 
+    def must_be_taken(self) -> None:
+        """Somebody listens there, whoever it is; cheap, as long as nobody does.
+
+        Raises:
+            NotYetError: Nobody.
+        """
+        if not self.sockets():
+            self._known = frozenset()
+            raise NotYetError(f"nobody listens on {self.name}")
+
     def unchanged(self) -> bool:
         """Whether the sockets are those that ``check`` approved of."""
         return bool(self._known) and self.sockets() == self._known

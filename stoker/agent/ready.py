@@ -81,10 +81,10 @@ def _until_ready(watch: Watch, plan: Mapping[str, Any]) -> Dict[str, Any]:
         except NotYetError as error:
             watch.waiting_for = str(error)
         failures = min(watch.failed_answers, len(_RETRY_S))
-        pause = _RETRY_S[failures - 1] if failures else _UNHEALTHY_S if watch.place.unchanged() else POLL_S
-        until = time.monotonic() + pause
+        most_s = _UNHEALTHY_S if watch.place.unchanged() else POLL_S
+        until = time.monotonic() + (_RETRY_S[failures - 1] if failures else watch.pause_s(most_s))
         while time.monotonic() < until:
-            time.sleep(POLL_S)
+            time.sleep(min(POLL_S, max(0.0, until - time.monotonic())))
             watch.tick()
 
 

@@ -16,6 +16,8 @@ from .procs import Process, Snapshot, snapshot
 from .startlog import StartLog
 
 POLL_S = 0.1
+_SHORTEST_S = 0.02
+_YOUNG_S = 10.0
 _LATE_S = 30.0  # for a server that was launched longer ago than its timeout
 _STRAGGLERS_S = 0.5  # the exit status may follow a moment after the end, workers' tracebacks too
 _LONG_ANSWER_S = 5.0
@@ -64,6 +66,10 @@ class Watch:
     def age_s(self) -> float:
         """Seconds since the launch."""
         return time.monotonic() - self._began
+
+    def pause_s(self, most_s: float) -> float:
+        """Until the next look: the longer a start has taken, the less a moment matters."""
+        return min(most_s, max(_SHORTEST_S, self.age_s() * most_s / _YOUNG_S))
 
     def left_s(self) -> float:
         """Seconds until the deadline."""
@@ -125,6 +131,8 @@ class Watch:
             NotYetError: Nobody listens there yet.
             AgentError: ``wrong-listener``.
         """
+        if not self.log.says_ready:  # else it may listen elsewhere, which takes a look at every process
+            self.place.must_be_taken()
         seen, members = self.look()
         try:
             return self.place.check(seen, members)
