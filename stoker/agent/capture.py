@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import (
@@ -57,7 +58,7 @@ def capture(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
     Raises:
         AgentError: ``no-server``; ``bad-request``: several run, the choices are its evidence; ``cancelled``.
     """
-    found = _find(ctx, params)
+    found = _unwrapped(_find(ctx, params), Recogniser(params["engines"]))
     server = serverinfo.ask(ctx, found)
     driver = gpu.query(ctx.facts, ctx.login_env)
     given = _given(found.launcher)
@@ -95,6 +96,13 @@ def _find(ctx: Context, params: Mapping[str, Any]) -> Subject:
         if found is None:
             raise
         return found
+
+
+def _unwrapped(found: Subject, recogniser: Recogniser) -> Subject:
+    """The same server with its own first process in place of a wrapper that it was launched by."""
+    below = [found.launcher, *found.seen.descendants(found.launcher.pid)]
+    named = (process for process in below if recogniser.launcher(process) == found.engine["name"])
+    return replace(found, launcher=next(named, proof.leaf(found.seen, found.launcher)))
 
 
 def _of_others(ctx: Context, params: Mapping[str, Any]) -> Optional[Subject]:

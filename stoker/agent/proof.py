@@ -126,13 +126,13 @@ def workers(
     launcher = seen.by_pid.get(int(launch["pid"]))
     if launcher is None or launcher.start != int(launch["start"]):
         return [p for p in members if not _tracks(p)]
-    server = _leaf(seen, launcher)
+    server = leaf(seen, launcher)
     if not titles:
         return [server]
     return [server, *(p for p in seen.descendants(server.pid) if recognise.is_python(p) and not _tracks(p))]
 
 
-def _leaf(seen: Snapshot, process: Process) -> Process:
+def leaf(seen: Snapshot, process: Process) -> Process:
     """What a wrapper runs, where the wrapper stays its parent."""
     children = seen.children(process.pid)
     while len(children) == 1 and wraps(process):

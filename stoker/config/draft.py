@@ -209,22 +209,24 @@ def _server(server: _Server, captured: Mapping[str, Any], env: Environment) -> I
     yield f"  bind: {yamlwrite.quoted(str(captured['bind']))}"
     yield f"  port: {int(captured['port'])}"
     if env.gpus is not None:
-        yield f"  gpus: {env.gpus if isinstance(env.gpus, str) else yamlwrite.inline(env.gpus)}"
+        gpus = [env.gpus] if isinstance(env.gpus, str) else env.gpus
+        yield from ["  gpus: all"] if gpus == ["all"] else yamlwrite.listed("gpus", gpus, "  ")
     if server.program.venv:
         yield f"  venv: {yamlwrite.text(server.program.venv)}"
     if server.program.python:
         yield f"  python: {yamlwrite.text(server.program.python)}"
     if server.command:
-        yield f"  command: {yamlwrite.inline(list(server.command))}"
+        yield from yamlwrite.listed("command", server.command, "  ")
     if server.args:
         yield "  args:"
         yield from (f"    {line}" for line in server.args)
     if env.inherit:
-        yield f"  inherit: {yamlwrite.inline(sorted(env.inherit))} # as the login has them"
+        yield "  # as the login has them:"
+        yield from yamlwrite.listed("inherit", sorted(env.inherit), "  ")
     if server.setup:
-        yield f"  setup: {yamlwrite.inline(server.setup)}"
+        yield from yamlwrite.listed("setup", server.setup, "  ")
     if server.wrap:
-        yield f"  wrap: {yamlwrite.inline(server.wrap)}"
+        yield from yamlwrite.listed("wrap", server.wrap, "  ")
     if env.api_key:
         yield from _how(env.api_key, "  ")
         yield f"  api_key: !secret {env.api_key}"

@@ -229,15 +229,15 @@ def wrap_of(around: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     wrap, notes = [str(word) for word in around["wrap"]], []
     if wrap:
         notes.append(f"wrap: its parent is {' '.join(wrap)}")
-    if around["memory"]:
+    if around["memory"] and "numactl" not in wrap:
         policy, nodes = around["memory"]
         word = {"interleave": "--interleave", "bind": "--membind", "prefer": "--preferred"}[policy]
         wrap += ["numactl", f"{word}={nodes}"]
         notes.append(f"wrap: its memory is under the policy {policy} on nodes {nodes}")
-    if around["cpus"]:
+    if around["cpus"] and not {"taskset", "numactl"} & set(wrap):
         wrap += ["taskset", "-c", str(around["cpus"])]
         notes.append(f"wrap: it may run on CPUs {around['cpus']} only")
-    if around["nice"]:
+    if around["nice"] and "nice" not in wrap:
         wrap += ["nice", "-n", str(around["nice"])]
         notes.append(f"wrap: its niceness differs from the login's by {around['nice']}")
     return wrap, notes

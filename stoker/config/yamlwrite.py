@@ -49,6 +49,16 @@ def inline(values: Sequence[str | int]) -> str:
     return "[" + ", ".join(str(v) if isinstance(v, int) else text(v) for v in values) + "]"
 
 
+def listed(name: str, values: Sequence[str | int], indent: str) -> Iterator[str]:
+    """A list under its key: on one line where that is short, else an item a line."""
+    line = f"{indent}{name}: {inline(values)}"
+    if len(line) <= _COMMENT_CHARS or len(values) < 2:
+        yield line
+    else:
+        yield f"{indent}{name}:"
+        yield from (f"{indent}  - {value if isinstance(value, int) else text(value)}" for value in values)
+
+
 def mapping(value: dict[str, Any]) -> str | None:
     """A JSON object on one line; None where a profile would not read exactly this object back."""
     written = json.dumps(value, ensure_ascii=True)

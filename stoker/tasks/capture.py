@@ -50,7 +50,9 @@ def _server(run: Run) -> int:
     _must_be_free(run)
     results = run.on_hosts(servers.CAPTURE)
     for outcome in (outcome for result in results for outcome in result.data or []):
-        _shown(run, outcome.data["text"], outcome.data["notes"], f"--host {hosts[0].name}")
+        secrets = [f"{name} is a secret: provide it before a start" for name in outcome.data["secrets"]]
+        notes = [*outcome.data["notes"], *secrets]
+        _shown(run, outcome.data["text"], notes, f"--host {hosts[0].name}")
     return run.end(results)
 
 

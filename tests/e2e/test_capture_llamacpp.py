@@ -22,6 +22,8 @@ from tests.sshd import free_port
 pytestmark = pytest.mark.engine
 
 LOGIN = {"SHLVL": "1", "SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22", "TERM": "xterm", "LS_COLORS": "di=1"}
+SAME = ("tuning", "arguments", "versions", "gpus", "limits", "environment")  # how busy the host is may differ
+KEY = "sk-a-very-secret-key"
 TOKEN = "hf_secretsecret"
 ODD = "a \"b\" {{ c }} {% d %} 'e'\n\tf\\"
 
@@ -136,4 +138,42 @@ def test_a_captured_server_runs_on_with_an_equal_fingerprint(
         if c["confidence"] in ("likely", "possible")
     ]
     assert causes == [], told["causes"]
+    assert project.inv("kill", "--host", "box", "--profile", "mine").code == 0
+
+
+def test_a_server_called_as_people_do_runs_on(
+    project: ProjectFolder, home: Path, llama_server: Path, tiny_model: Path
+) -> None:
+    """Behind wrappers, from its folder, with a key on the command line and a name with blanks."""
+    port = free_port("127.0.0.1")
+    (home / "models").mkdir()
+    (home / "models/m.gguf").symlink_to(tiny_model)
+    (home / "t.jinja").write_text("{{ messages }}")
+    line = f"cd {home} && exec env LLAMA_ARG_THREADS=1 nice -n 2 timeout 1h {llama_server} -m models/m.gguf "
+    line += f"-a 'a b' --port {port} -dev none -ngl 0 -c 2048 --api-key {KEY} "
+    line += "--chat-template-file t.jinja --jinja"
+    with by_hand(["/bin/bash", "-c", line], home, port, {}):
+        checked = project.inv("capture", "--host", "box", "--port", str(port), "--name", "mine", "--check")
+        assert checked.code == 0, checked.text
+        assert not (project.root / "profiles/mine.yml").exists()
+        told = result(
+            project.inv("capture", "--host", "box", "--port", str(port), "--name", "mine", "--json")
+        )
+        assert told["text"] in checked.out.replace("\n\n", "\n") or "LLAMA_ARG_THREADS" in checked.out
+        assert KEY not in checked.text + told["text"]
+        found = profile(project, "mine")
+        assert found.server.model == f"{home}/models/m.gguf"
+        assert found.server.setup == (f"cd {home}",)
+        assert found.server.wrap == ("timeout", "1h", "nice", "-n", "2")
+        assert found.server.args["alias"] == "a b"
+        assert found.server.api_key.name == "LLAMA_API_KEY"
+        restarted = project.inv(
+            "restart", "--host", "box", "--profile", "mine", "--json", env={"LLAMA_API_KEY": KEY}
+        )
+        assert result(restarted)["proof"]["verdict"] == "in-force", restarted.text
+    again = result(project.inv("capture", "--host", "box", "--slot", "mine", "--name", "again", "--json"))
+    assert any("Stoker launched it: profile mine" in note for note in again["notes"])
+    ours = profile(project, "again")
+    assert ours.server.name == "mine"
+    assert {**ours.to_plain(), "description": ""} == {**found.to_plain(), "description": ""}
     assert project.inv("kill", "--host", "box", "--profile", "mine").code == 0

@@ -18,6 +18,7 @@ import pytest
 from tests.e2e.project import Ended
 from tests.real.conftest import COMMAND_S, Site, kill_hard, lives, living, parent_of, shared_memory
 
+SAME = ("tuning", "arguments", "versions", "gpus", "limits", "environment")  # how busy the host is may differ
 TUNING = "VLLM_CPU_OMP_THREADS_BIND"
 
 
@@ -198,6 +199,24 @@ def test_a_server_by_hand_is_seen_measured_and_ended(site: Site, by_hand: subpro
     by_hand.wait(10)
     assert not [pid for pid in pids if lives(pid)]
     assert not _healthy(site.port)
+
+
+def test_a_server_by_hand_is_captured_and_runs_on_with_an_equal_fingerprint(
+    site: Site, by_hand: subprocess.Popen[bytes]
+) -> None:
+    before = result(site.inv("bench", "--port", str(site.port), "--runs", "1"))
+    captured = result(site.inv("capture", "--port", str(site.port), "--name", "mine"))
+    site.note(f"profiles/mine.yml:\n\n{captured['text']}")
+    restarted = result(site.inv("restart", "--profile", "mine"))
+    assert by_hand.wait(10) is not None
+    assert restarted["proof"]["verdict"] == "in-force", restarted["proof"]
+    after = result(site.inv("bench", "--profile", "mine", "--runs", "1"))
+    told = result(site.inv("explain", "--run", after["run_id"], "--against", before["run_id"]))
+    causes = [
+        one["title"] for one in told["causes"] if one["category"] in SAME and one["confidence"] != "unlikely"
+    ]
+    assert causes == [], told
+    result(site.inv("kill", "--slot", "mine", "--yes"))
 
 
 def test_a_model_that_is_not_there_is_named_as_the_cause(site: Site) -> None:
