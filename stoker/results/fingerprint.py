@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from stoker.results.shape import Shape
@@ -58,6 +60,11 @@ def read(shape: Shape) -> Fingerprint:
     Raises:
         InputError: A field of another kind.
     """
+    shape.shape("host").check(_HOST)
+    differs = shape.shape("env_differs")
+    for name in shape.mapping("env_differs"):
+        values = differs.shape(name)
+        values.check(dict.fromkeys(differs.mapping(name), "text"))
     return Fingerprint(
         env=shape.texts_by_name("env"),
         env_hashed=shape.texts_by_name("env_hashed"),
@@ -70,16 +77,29 @@ def read(shape: Shape) -> Fingerprint:
         versions=shape.texts_by_name("versions"),
         host=shape.mapping("host"),
         process=shape.mapping("process"),
-        gpus=_objects(shape, "gpus"),
-        strangers=_objects(shape, "strangers"),
+        gpus=_objects(shape, "gpus", _GPU),
+        strangers=_objects(shape, "strangers", _STRANGER),
         conf_files=shape.texts_by_name("conf_files"),
         unread=shape.texts("unread"),
     )
 
 
-def _objects(shape: Shape, name: str) -> tuple[dict[str, Any], ...]:
-    found = shape.items(name)
-    for index, item in enumerate(found):
-        if not isinstance(item, dict):
-            raise shape.wrong((name, index), "an object", item)
-    return tuple(found)
+def _objects(shape: Shape, name: str, kinds: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
+    for item in shape.shapes(name):
+        item.check(kinds)
+    return tuple(shape.items(name))
+
+
+# What is computed with; the rest is only compared and shown.
+_HOST: Mapping[str, str] = MappingProxyType(
+    {"boot_id": "text", "pid_ns": "text", "hostname": "text", "init_start": "number"}
+    | {"cpus": "number", "load1": "number"}
+)
+_GPU: Mapping[str, str] = MappingProxyType(
+    {"index": "whole", "name": "text", "uuid": "text", "throttle": "mapping", "pcie_gen": "number"}
+    | {"pcie_width": "number", "power_limit_w": "number", "clock_sm_mhz": "number", "clock_mem_mhz": "number"}
+    | {"temperature_c": "number"}
+)
+_STRANGER: Mapping[str, str] = MappingProxyType(
+    {"pid": "whole", "title": "text", "user": "text", "cmdline": "text", "gpus": "items"}
+)

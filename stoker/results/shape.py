@@ -125,6 +125,16 @@ class Shape:
         """A list of objects; empty where absent."""
         return [Shape(v, self._where, (*self._path, name, i)) for i, v in enumerate(self.items(name))]
 
+    def check(self, kinds: Mapping[str, str]) -> None:
+        """See that fields are of their kind where they are there: nobody asks again who reads them later.
+
+        Args:
+            kinds: Name of a field to that of the method here which reads it.
+        """
+        for name, kind in kinds.items():
+            if self.has(name):
+                getattr(self, kind)(name)
+
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
         return self._data.get(name) is not None
