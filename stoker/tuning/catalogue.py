@@ -12,7 +12,7 @@ import yaml
 
 from stoker.tuning.model import Family, Overwrite, Variable
 
-# A third of a name may differ: NCCL_BUFSIZE is NCCL_BUFFSIZE, and NCCL_FANCY_KNOB is nothing that is known.
+# NCCL_BUFSIZE is NCCL_BUFFSIZE, and NCCL_FANCY_KNOB is nothing that is known.
 _NEAR = 0.85
 
 
@@ -60,14 +60,16 @@ class Catalogue:
         return None if upper.startswith(family.foreign) else family
 
     def near(self, name: str) -> str:
-        """The known name that this one was probably meant to be; empty where none is near."""
+        """The name that this one should be: the nearest, or what took its place; empty where none is near."""
         upper = name.upper()[:200]  # no name is longer, and the search costs the square of it
         if upper in self._by_name:
             return upper
         family = self.family_of(name)
         known = [v.name for v in self._by_name.values() if family is None or v.family == family.name]
         close = difflib.get_close_matches(upper, known, n=1, cutoff=_NEAR)
-        return close[0] if close else ""
+        nearest = self._by_name[close[0]] if close else None
+        gone = nearest is not None and (nearest.until or nearest.kind == "refused")
+        return "" if nearest is None else nearest.renamed_to if gone else nearest.name
 
 
 def _family(data: Mapping[str, Any]) -> Family:

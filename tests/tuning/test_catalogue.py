@@ -76,6 +76,7 @@ def test_a_prefix_belongs_to_one_family() -> None:
         ("NCCL_MAX_NCHANNEL", "NCCL_MAX_NCHANNELS"),
         ("nccl_proto", "NCCL_PROTO"),
         ("NCCL_FANCY_KNOB", ""),
+        ("NCCL_TREE_TRESHOLD", ""),
         ("VLLM_LOGING_LEVEL", "VLLM_LOGGING_LEVEL"),
         ("LLAMA_ARG_CTXSIZE", "LLAMA_ARG_CTX_SIZE"),
     ],
