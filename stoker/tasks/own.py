@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ CHECKS = (
     ("lint-imports", "--no-cache"),
 )
 
+_KINDS = 8  # of files in the fuzz test
 _FAILED = 1
 _NOTHING_CHOSEN = 5  # pytest's code where -k leaves a phase without tests
 
@@ -55,6 +57,15 @@ def test(run: Run) -> int:
     return EXIT_DONE if set(codes) <= {0, _NOTHING_CHOSEN} and 0 in codes else EXIT_FAULT
 
 
+@command(Flag("documents", "How many files are generated (10000).", "whole", least=16))
+def fuzz(run: Run) -> int:
+    """Many generated and broken configuration files of every kind, of which CI tries a few."""
+    each = -(-(run.args["documents"] or 10_000) // _KINDS)
+    argv = ["pytest", "-q", "tests/config/test_fuzz.py", "--timeout", "3600"]
+    argv += ["-n", str(_cpus())]
+    return EXIT_FAULT if _call(run, *argv, environ={"STOKER_FUZZ": str(each)}) else EXIT_DONE
+
+
 @command()
 def docs(run: Run) -> int:
     """Write the pages of docs/ and the schemas that are made out of the code; tests hold them current."""
@@ -85,12 +96,13 @@ def _cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _call(run: Run, *argv: str) -> int:
+def _call(run: Run, *argv: str, environ: Mapping[str, str] | None = None) -> int:
     """A tool of this interpreter's environment, in the repository."""
     tool = Path(sys.executable).with_name(argv[0])
     run.screen.say(("$ ", "dim"), " ".join(argv))
-    environ = {**os.environ, "PATH": f"{tool.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    return subprocess.run([str(tool), *argv[1:]], cwd=run.settings.root, env=environ, check=False).returncode
+    path = f"{tool.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    whole = {**os.environ, "PATH": path, **(environ or {})}
+    return subprocess.run([str(tool), *argv[1:]], cwd=run.settings.root, env=whole, check=False).returncode
 
 
-COMMANDS = (check, test, docs, picture)
+COMMANDS = (check, test, fuzz, docs, picture)

@@ -33,7 +33,7 @@ SHELF = {
 }
 LAB = {"lab": ("up", "down", "status", "reboot")}
 _LISTING = {"-l", "--list"}  # it shows what each one does
-OWN = {"own": ("check", "test", "docs", "picture")}
+OWN = {"own": ("check", "test", "fuzz", "docs", "picture")}
 
 
 def commands(shelf: Mapping[str, tuple[str, ...]], prefix: str = "") -> Iterator[Command]:

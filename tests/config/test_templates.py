@@ -81,7 +81,7 @@ def test_templates_build_on_each_other_down_to_stokers(tmp_path: Path) -> None:
 
 def test_a_script_of_blocks_runs_by_hand_as_it_stands(tmp_path: Path) -> None:
     text = (
-        '{% extends "launch.sh.j2" %}{% block tuning %}{{ super() }}export MORE={{ "a b" }}\n{% endblock %}'
+        '{% extends "launch.sh.j2" %}{% block tuning %}{{ super() }}export MORE={{ "x y" }}\n{% endblock %}'
     )
     script = built(tmp_path, it_sh_j2=text).script.replace(" --some 'a b'", "").replace("\\\n", "")
     path = tmp_path / "launch.sh"
