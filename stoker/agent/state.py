@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import cgroups, records
 from .context import AgentError
@@ -92,6 +92,23 @@ def last_ready(home: str, slot: str) -> Optional[Launch]:
     found = (recorded(home, slot, launch_id) for launch_id in reversed(history(home, slot)))
     whole = (one for one in found if one is not None and "damaged" not in one)
     return next((one for one in whole if one.get("ready_s") is not None), None)
+
+
+def starts(home: str, slot: str, facts: Facts) -> Dict[str, Any]:
+    """How often a slot was started, as far as its launches are kept.
+
+    Returns:
+        ``{launches, boots, this_boot, since}``: launches that began, in how many boots of the host (or of its
+        container), how many of them in this one, and when the first was (Unix time, None: there is none).
+    """
+    kept = (recorded(home, slot, launch_id) for launch_id in history(home, slot))
+    began = [launch for launch in kept if launch is not None and launch["pid"]]
+    return {
+        "launches": len(began),
+        "boots": len({(one["boot_id"], one.get("init_start")) for one in began}),
+        "this_boot": sum(is_this_boot(one, facts) for one in began),
+        "since": min((float(one["started_at"]) for one in began), default=None),
+    }
 
 
 def exit_of(home: str, launch: Launch) -> Optional[Dict[str, int]]:

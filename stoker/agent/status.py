@@ -111,6 +111,7 @@ def _ours(ctx: Context, sight: Sight, launch: Launch, plans: Plans) -> _Seen:
         "bind": launch["bind"],
         "port": launch["port"],
         "exit": state.exit_of(ctx.home, launch),
+        "starts": state.starts(ctx.home, launch["slot"], ctx.facts),
     }
     if head is None:
         return _Seen(told)
@@ -168,6 +169,7 @@ def _by_hand(sight: Sight, family: Family, plans: Plans) -> _Seen:
         "bind": bind or None,
         "port": port or None,
         "exit": None,
+        "starts": None,
     }
     plan = next((plan for plan in plans.values() if plan["port"] == port), None)
     root = {"pid": head.pid, "start": head.start}

@@ -163,9 +163,19 @@ def _about(server: dict[str, Any]) -> Iterator[Line]:
         yield from ((f"drift: {text}", "yellow") for text in differences(server["proof"]))
     if server["containment"] not in ("shim+cgroup", "shim", "family") and server["alive"]:
         yield f"its supervisor is gone; its processes are found by {server['containment']}", "dim"
+    starts = server.get("starts") or {}
+    if starts.get("launches", 0) > 1:
+        yield _restarts(starts), "dim"
     load = server.get("load") or {}
     if server["alive"] and server["port"] and load.get("why"):
         yield f"load unknown: {load['why']}", "dim"
+
+
+def _restarts(starts: Mapping[str, Any]) -> str:
+    """How often it was started: since the host's boot, and over how many boots."""
+    now = f"{starts['this_boot']} since the host's boot"
+    boots = f", over {starts['boots']} boots" if starts["boots"] > 1 else ""
+    return f"started {starts['launches']} times as far as is kept{boots}; {now}"
 
 
 def _outdated(changes: Mapping[str, Sequence[str | None]]) -> Iterator[str]:

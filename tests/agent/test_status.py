@@ -132,6 +132,21 @@ def test_after_a_reboot_no_server_is_alive(host: Host) -> None:
     assert lives(done["pid"])
 
 
+def test_how_often_a_slot_was_started_is_counted_by_boots(host: Host) -> None:
+    began = launch(host, host.plan())["started_at"]
+    launch(host, host.plan())
+    (server,) = look(host)["servers"]
+    assert server["starts"] == {"launches": 2, "boots": 1, "this_boot": 2, "since": began}
+    life.stop(host.context(), {"slot": "stable", "engines": ENGINES})
+    host.declare(process_env={MARK: host.mark}, boot_id="another boot")
+    params = {"engines": ENGINES, "plan": host.plan()}
+    (server,) = status.status(host.context(), params)["servers"]
+    assert (server["starts"]["launches"], server["starts"]["this_boot"]) == (2, 0)
+    life.restart(host.context(), params)
+    (server,) = status.status(host.context(), params)["servers"]
+    assert server["starts"] == {"launches": 3, "boots": 2, "this_boot": 1, "since": began}
+
+
 def test_a_server_that_somebody_started_by_hand_is_found(host: Host) -> None:
     port = free_port()
     pid = host.serve("--port", str(port), "--workers", "1")
