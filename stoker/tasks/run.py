@@ -32,7 +32,6 @@ from stoker.reach.bare import Finished, run_bare
 from stoker.reach.client import Agent, Reach
 from stoker.reach.target import ReachSettings
 from stoker.screen import Board, Screen, seconds
-from stoker.tasks import faults
 
 if TYPE_CHECKING:  # what plans a launch is loaded where one is planned
     from stoker.plan import LaunchPlan
@@ -217,6 +216,8 @@ class Run:
             except (StokerError, KeyboardInterrupt):
                 raise
             except Exception as raised:
+                from stoker.tasks import faults
+
                 raise faults.of(raised, self.project.secrets, name) from None
             finally:
                 session.close()
