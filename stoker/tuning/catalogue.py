@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from stoker.tuning import compiled
 from stoker.tuning.model import Family, Overwrite, Variable
 
 # NCCL_BUFSIZE is NCCL_BUFFSIZE, and NCCL_FANCY_KNOB is nothing that is known.
@@ -20,38 +18,39 @@ class Catalogue:
     """Variables by name, families by the beginnings of names.
 
     Args:
-        families: Whose variables they are.
-        variables: All of them; a name once.
+        data: What the data files hold.
     """
 
-    def __init__(self, families: Iterable[Family], variables: Iterable[Variable]) -> None:
-        self.families: Mapping[str, Family] = {f.name: f for f in families}
+    def __init__(self, data: Sequence[Mapping[str, Any]]) -> None:
+        self.families: Mapping[str, Family] = {d["family"]: _family(d) for d in data}
         self.prefixes = frozenset(p for f in self.families.values() for p in f.prefixes)
-        self._by_name = {v.name: v for v in variables}
+        self._entries = {name: (d, entry) for d in data for name, entry in _entries(d)}
+        self._known: dict[str, Variable] = {}  # made when they are asked for: there are thousands
 
     @staticmethod
     @cache
     def load() -> Catalogue:
         """The catalogue that is shipped, read at the first call."""
-        folder = files("stoker.tuning") / "catalogue"
-        texts = [f.read_text(encoding="utf-8") for f in folder.iterdir() if f.name.endswith(".yml")]
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where libyaml is there
-        data = [yaml.load(text, Loader=loader) for text in texts]  # noqa: S506 both are safe loaders
-        return Catalogue([_family(d) for d in data], [v for d in data for v in _variables(d)])
+        return Catalogue(compiled.load())
 
     def all(self) -> tuple[Variable, ...]:
         """Every variable, by name."""
-        return tuple(self._by_name[name] for name in sorted(self._by_name))
+        return tuple(self._variable(name) for name in sorted(self._entries))
 
     def find(self, name: str) -> Variable | None:
         """The variable of exactly this name."""
-        return self._by_name.get(name)
+        return self._variable(name) if name in self._entries else None
+
+    def _variable(self, name: str) -> Variable:
+        if name not in self._known:
+            data, entry = self._entries[name]
+            self._known[name] = _variable(data, {**entry, "name": name})
+        return self._known[name]
 
     def family_of(self, name: str) -> Family | None:
         """Whose a name would be by its beginning, in capitals or not."""
-        known = self._by_name.get(name)
-        if known:
-            return self.families[known.family]
+        if name in self._entries:
+            return self.families[self._entries[name][0]["family"]]
         upper = name.upper()
         mine = [(p, f) for f in self.families.values() for p in f.prefixes if upper.startswith(p)]
         if not mine:
@@ -62,12 +61,12 @@ class Catalogue:
     def near(self, name: str) -> str:
         """The name that this one should be: the nearest, or what took its place; empty where none is near."""
         upper = name.upper()[:200]  # no name is longer, and the search costs the square of it
-        if upper in self._by_name:
+        if upper in self._entries:
             return upper
         family = self.family_of(name)
-        known = [v.name for v in self._by_name.values() if family is None or v.family == family.name]
+        known = [n for n, (d, _) in self._entries.items() if family is None or d["family"] == family.name]
         close = difflib.get_close_matches(upper, known, n=1, cutoff=_NEAR)
-        nearest = self._by_name[close[0]] if close else None
+        nearest = self._variable(close[0]) if close else None
         gone = nearest is not None and (nearest.until or nearest.kind == "refused")
         return "" if nearest is None else nearest.renamed_to if gone else nearest.name
 
@@ -86,16 +85,17 @@ def _family(data: Mapping[str, Any]) -> Family:
     )
 
 
-def _variables(data: Mapping[str, Any]) -> Iterator[Variable]:
+def _entries(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each name of a file with what is said of it."""
     for entry in data["variables"]:
-        yield _variable(data, **entry)
+        yield entry["name"], entry
     for group in data.get("also", ()):
-        shared = {key: value for key, value in group.items() if key != "names"}
+        shared = {"effect": "", **{key: value for key, value in group.items() if key != "names"}}
         for name in group["names"].split():
-            yield _variable(data, name=name, effect="", **shared)
+            yield name, shared
 
 
-def _variable(data: Mapping[str, Any], **entry: Any) -> Variable:
+def _variable(data: Mapping[str, Any], entry: dict[str, Any]) -> Variable:
     """One entry of a file: its source is a key of the file's ``sources``."""
     entry["source"] = data["sources"][entry["source"]]
     for key in ("values", "risky"):
