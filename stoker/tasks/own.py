@@ -68,9 +68,11 @@ def fuzz(run: Run) -> int:
 
 @command()
 def docs(run: Run) -> int:
-    """Write the pages of docs/ and the schemas that are made out of the code; tests hold them current."""
+    """Write the pages of docs/ and what else is made out of the code; tests hold them current."""
     from stoker.tasks import reference, schemas
+    from stoker.tuning import compiled
 
+    compiled.FILE.write_text(compiled.dumps(), encoding="utf-8")
     for name, text in schemas.texts().items():
         (schemas.FOLDER / name).write_text(text, encoding="utf-8")
         run.screen.say(("wrote ", "green"), run.project.shown(schemas.FOLDER / name))
