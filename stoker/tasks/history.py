@@ -36,8 +36,8 @@ def show(run: Run) -> int:
     for one in found:
         for step, explanation in zip(one.steps, explained[one.key], strict=True):
             _say(run, one.key, step, explanation)
-    if len(found) > len(shown):
-        run.screen.say((f"{count(len(found) - len(shown), 'server')} more, measured once: no history yet", "dim"))
+    if once := len(found) - len(shown):
+        run.screen.say((f"{count(once, 'server')} measured once: no history yet", "dim"))
     return EXIT_DONE
 
 

@@ -55,7 +55,10 @@ def _part(one: Series, title: str, found: Explanation) -> Part:
 
 def _tables(found: Explanation) -> Iterator[Table]:
     if found.causes:
-        rows = (row(Cell(c.confidence, c.confidence), c.title, c.detail, c.reason) for c in found.causes)
+        rows = (
+            row(Cell(c.confidence, c.confidence), c.title, c.detail, Cell(c.reason, "long"))
+            for c in found.causes
+        )
         yield Table(_COLUMNS, tuple(rows))
     checked = [row(text, "equal") for text in found.equal]
     checked += [row(item.what, f"not comparable: {item.why}") for item in found.unknown]
