@@ -12,6 +12,7 @@ set_fact           ``ansible_facts``
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 import time
@@ -168,6 +169,12 @@ def _as_command(args: Mapping[str, Any]) -> dict[str, Any]:
     return _as_shell({**args, "cmd": shlex.join(args["argv"] or _split(args["cmd"] or "", "cmd"))})
 
 
+@functools.lru_cache(maxsize=256)
+def _words(text: str) -> tuple[str, ...]:
+    """A command's words: every host of a task asks for those of the same command, more than once."""
+    return tuple(shlex.split(text))
+
+
 def _split(text: str, where: str) -> list[str]:
     """A command in words.
 
@@ -175,7 +182,7 @@ def _split(text: str, where: str) -> list[str]:
         InputError: An open quote, or no word.
     """
     try:
-        words = shlex.split(text)
+        words = list(_words(text))
     except ValueError as error:
         raise InputError(f"{text!r} has an open quote or escape", where=where) from error
     if not words:

@@ -53,13 +53,21 @@ def _addresses(hop: Hop, deadline: Deadline) -> list[tuple[int, Any]]:
         OSError: It cannot be resolved (in time).
     """
     try:
-        found = within(
+        found = _literal(hop) or within(
             deadline.left_s, lambda: socket.getaddrinfo(hop.address, hop.port, type=socket.SOCK_STREAM)
         )
     except TimeoutError:
         why = f"no answer within {hop.connect_timeout_s:g} s"
         raise socket.gaierror(socket.EAI_AGAIN, why) from None
     return [(family, address) for family, _, _, _, address in found]
+
+
+def _literal(hop: Hop) -> list[Any]:
+    """What an address that is no name stands for: nobody has to be asked, so that no thread is needed."""
+    try:
+        return socket.getaddrinfo(hop.address, hop.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return []
 
 
 def within(seconds: float, ask: Callable[[], T]) -> T:

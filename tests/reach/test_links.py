@@ -6,10 +6,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from stoker.reach import sockets
 from stoker.reach.keys import Keyring
 from stoker.reach.known_hosts import KnownHosts
 from stoker.reach.links import Links
@@ -57,3 +59,8 @@ def test_many_threads_make_connections_at_once(hurry: None) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         found = list(pool.map(make, range(THREADS)))
     assert found == [[f"nobody@127.0.0.{thread + 1}:22"] * EACH for thread in range(THREADS)]
+
+
+def test_only_a_name_is_asked_for() -> None:
+    assert sockets._literal(hop(7))[0][4] == ("127.0.0.7", 22)
+    assert sockets._literal(replace(hop(7), address="localhost")) == []
