@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -19,19 +18,16 @@ from . import (
     recognise,
     serverinfo,
     subject,
+    surroundings,
     versions,
 )
 from .context import AgentError, Context
 from .descriptors import listening
 from .gpu import GpuState
-from .procs import Process, Snapshot, read_file
+from .procs import Process
 from .recognise import Recogniser, flag_value, invocation
 from .subject import Subject
 from .variables import TUNING_PREFIXES, is_credential, redacted, shown
-
-# Policies of memory that a program was started with; ``default`` is none.
-_POLICY = re.compile(r"^\S+ (interleave|bind|prefer)[^:\s]*:([\d,-]+)", re.MULTILINE)
-_ALLOWED = re.compile(r"^Cpus_allowed_list:\s*(\S+)", re.MULTILINE)
 
 
 class Given(NamedTuple):
@@ -72,6 +68,7 @@ def capture(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
         "version": versions_.get("engine") or versions.said_by_server(server.args),
         "launch": {key: found.launch[key] for key in ("slot", "profile")} if found.launch else None,
         "process": describe.plain(found.launcher),
+        "foreign": found.launcher.uid != os.getuid(),
         **_called(found.launcher, home, found.secrets),
         "container": _in_container(found.launcher),
         "model": server.model,
@@ -80,7 +77,7 @@ def capture(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
         "port": found.port,
         **_gpus(ctx, found, driver),
         **_environment(ctx, found, given, lives),
-        "around": _around(found.seen, found.launcher),
+        "around": surroundings.of(found.seen, found.launcher),
         "unread": [*unread, *server.unread],
     }
 
@@ -276,41 +273,6 @@ def _changed(
             if one is None or (_is_text(one) and not _is_secret(ctx, name, one)):
                 found[name] = one
     return found
-
-
-def _around(seen: Snapshot, launcher: Process) -> Dict[str, Any]:
-    """What wraps it: programs that stayed its parents, and what others that became it have left behind."""
-    pid = launcher.pid
-    cpus = _ALLOWED.search(read_file("/proc/%d/status" % pid).decode("utf-8", "replace"))
-    own = _ALLOWED.search(read_file("/proc/self/status").decode("utf-8", "replace"))
-    policy = _POLICY.search(read_file("/proc/%d/numa_maps" % pid, 1 << 16).decode("utf-8", "replace"))
-    try:
-        nice = os.getpriority(os.PRIO_PROCESS, pid) - os.getpriority(os.PRIO_PROCESS, 0)
-    except OSError:
-        nice = 0
-    narrowed = bool(cpus and own and cpus.group(1) != own.group(1))
-    return {
-        "wrap": _wrappers(seen, launcher),
-        "cpus": cpus.group(1) if cpus and narrowed else "",
-        "memory": list(policy.groups()) if policy else [],
-        "nice": nice,
-    }
-
-
-def _wrappers(seen: Snapshot, launcher: Process) -> List[str]:
-    """Words that stand before its command on the command lines of parents which run it and wait."""
-    args = list(invocation(launcher.argv).args)
-    first = {os.path.basename(word) for word in launcher.argv[:2]}
-    wrap: List[str] = []
-    for parent in seen.ancestors(launcher.pid):
-        words = parent.argv
-        runs_it = bool(args) and words[-len(args) :] == args
-        if not runs_it or recognise.is_never(parent) or not proof.wraps(parent):
-            break
-        head = words[: -len(args)]
-        at = next((i for i, word in enumerate(head) if i and os.path.basename(word) in first), 0)
-        wrap = describe.command(head[:at]) if at and not wrap else wrap
-    return wrap
 
 
 def _link(path: str) -> str:

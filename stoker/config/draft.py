@@ -171,6 +171,11 @@ def _circumstances(captured: Mapping[str, Any]) -> Iterator[str]:
     launch = captured["launch"]
     if launch:
         yield f"Stoker launched it: profile {launch['profile']}, slot {launch['slot']}"
+    if captured["foreign"]:
+        yield (
+            f"it is {captured['process']['user']}'s; this profile starts it as the login's user, "
+            "and no restart ends another user's server"
+        )
     if captured["container"]:
         yield "it sees another root than the login (a container): paths and libraries here may be others"
     if captured["env_source"] == "memory":

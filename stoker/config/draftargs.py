@@ -227,17 +227,18 @@ def subcommands(captured: Mapping[str, Any], engine: Engine) -> int:
 def wrap_of(around: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """(words before the command that give the same surroundings, notes about them)."""
     wrap, notes = [str(word) for word in around["wrap"]], []
+    said = frozenset(wrap)
     if wrap:
         notes.append(f"wrap: its parent is {' '.join(wrap)}")
-    if around["memory"] and "numactl" not in wrap:
+    if around["memory"] and "numactl" not in said:
         policy, nodes = around["memory"]
         word = {"interleave": "--interleave", "bind": "--membind", "prefer": "--preferred"}[policy]
         wrap += ["numactl", f"{word}={nodes}"]
         notes.append(f"wrap: its memory is under the policy {policy} on nodes {nodes}")
-    if around["cpus"] and not {"taskset", "numactl"} & set(wrap):
+    if around["cpus"] and not {"taskset", "numactl"} & said:
         wrap += ["taskset", "-c", str(around["cpus"])]
         notes.append(f"wrap: it may run on CPUs {around['cpus']} only")
-    if around["nice"] and "nice" not in wrap:
+    if around["nice"] and "nice" not in said:
         wrap += ["nice", "-n", str(around["nice"])]
         notes.append(f"wrap: its niceness differs from the login's by {around['nice']}")
     return wrap, notes

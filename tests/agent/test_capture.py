@@ -165,5 +165,5 @@ def test_of_another_users_server_is_told_what_can_be_read(host: Host) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["argv"] == argv
-    assert (found["env_source"], found["env"]) == ("unreadable", {})
+    assert (found["env_source"], found["env"], found["foreign"]) == ("unreadable", {}, True)
     assert any("not permitted" in line for line in found["unread"])

@@ -23,6 +23,7 @@ def captured(**said: Any) -> dict[str, Any]:
     """vLLM as somebody started it, and whatever else is said."""
     whole: dict[str, Any] = {
         "engine": "vllm", "version": "1", "launch": None, "process": PROCESS, "withheld": [], "head": 2,
+        "foreign": False,
         "argv": ["/v/bin/python", "/v/bin/vllm", "serve", "/m/x", "--port", "8000"], "module": "",
         "program": "/v/bin/vllm", "python": "/v/bin/python", "venv": "/v", "cwd": "/w", "relative": [],
         "container": False, "model": "/m/x", "said": {}, "bind": "0.0.0.0", "port": 8000, "gpus": [],
@@ -213,7 +214,14 @@ def test_gpus_are_those_that_it_was_told_else_those_that_it_holds(
 
 def test_an_engine_that_nobody_knows_keeps_its_command_word_by_word(tmp_path: Path) -> None:
     words = ["python3", "serve.py", "--x", "{{ y }}", "a b"]
-    said: dict[str, Any] = {"engine": "openai", "argv": words, "head": 2, "venv": "", "program": "/w/serve.py", "model": "m"}
+    said: dict[str, Any] = {
+        "engine": "openai",
+        "argv": words,
+        "head": 2,
+        "venv": "",
+        "program": "/w/serve.py",
+        "model": "m",
+    }
     found, profile = made(tmp_path, **said, python="/usr/bin/python3.11", relative=["serve.py"])
     assert argv(profile) == ["/usr/bin/python3.11", *words[1:]]
     assert profile.server.setup == ("cd /w",)
