@@ -15,6 +15,7 @@ from stoker.results.shape import Shape, ShapeError
 from stoker.results.yamltext import dumps as yaml_text
 
 SCHEMA = 1
+_PACKED = ("env_hashed", "versions", "host", "process", "conf_files")
 _HEAD = (
     "# yaml-language-server: $schema=../schemas/baseline.json\n"
     "# An accepted result: written by `inv baseline`, reviewed by people.\n"
@@ -147,7 +148,7 @@ def dumps(baseline: Baseline) -> str:
     """The text of its file: what people review first, the long fingerprint last."""
     data: dict[str, Any] = {"schema": SCHEMA} | asdict(baseline)
     data["fingerprint"] = {name: value for name, value in data.pop("fingerprint").items() if value}
-    return _HEAD + yaml_text(data)
+    return _HEAD + yaml_text(data, packed=_PACKED)
 
 
 def loads(text: str, shown: str) -> Baseline:

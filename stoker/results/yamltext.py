@@ -1,4 +1,4 @@
-"""Plain data as YAML that people review: block style, one key a line, texts in quotes, plain lists inline.
+"""Plain data as YAML that people review: one key a line, an item of a list on one line, texts in quotes.
 
 Reading is ``stoker.config.yamlfile``'s; this is the other direction. Any YAML reader finds the same values.
 """
@@ -7,59 +7,60 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from stoker.errors import InputError
 
 
-def dumps(data: Mapping[str, object]) -> str:
+def dumps(data: Mapping[str, object], packed: Collection[str] = ()) -> str:
     """One document.
 
     Args:
         data: Dicts with text keys, lists, tuples, texts, finite numbers, booleans, None.
+        packed: Keys whose mappings nobody reads name by name: several on a line.
 
     Raises:
         InputError: A value of another kind.
     """
-    return "".join(f"{line}\n" for line in _mapping(data, ""))
+    return "".join(f"{line}\n" for line in _mapping(data, "", packed))
 
 
-def _mapping(data: Mapping[str, object], indent: str) -> Iterator[str]:
+def _mapping(data: Mapping[str, object], indent: str, packed: Collection[str]) -> Iterator[str]:
     for key, value in data.items():
-        yield from _entry(f"{indent}{_key(key)}:", value, indent + "  ")
+        head, inner = f"{indent}{_key(key)}:", indent + "  "
+        if isinstance(value, Mapping) and value and key in packed:
+            yield from _filled(f"{head} {{", [_pair(*pair) for pair in value.items()], inner)
+        elif isinstance(value, Mapping) and value:
+            yield head
+            yield from _mapping(value, inner, packed)
+        elif isinstance(value, list | tuple) and any(
+            isinstance(item, Mapping | list | tuple) for item in value
+        ):
+            yield head
+            yield from (f"{inner}- {_inline(item)}" for item in value)
+        else:
+            yield f"{head} {_inline(value)}"
 
 
-def _entry(head: str, value: object, indent: str) -> Iterator[str]:
-    if isinstance(value, Mapping) and value:
-        yield head
-        yield from _mapping(value, indent)
-    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in value):
-        yield head
-        for item in value:
-            yield from _item(item, indent)
-    else:
-        yield f"{head} {_inline(value)}"
+def _filled(line: str, texts: Sequence[str], indent: str) -> Iterator[str]:
+    """Lines as full as they may be, the first begun."""
+    for number, text in enumerate(texts):
+        if number and len(line) + len(text) > _COLUMNS:
+            yield line.rstrip()
+            line = indent
+        line += text + ("}" if number == len(texts) - 1 else ", ")
+    yield line
 
 
-def _item(value: object, indent: str) -> Iterator[str]:
-    """A list's item: its first line behind the dash."""
-    if isinstance(value, Mapping) and value:
-        lines = _mapping(value, indent + "  ")
-        yield f"{indent}- {next(lines).lstrip(' ')}"
-        yield from lines
-    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in value):
-        yield f"{indent}-"
-        for item in value:
-            yield from _item(item, indent + "  ")
-    else:
-        yield f"{indent}- {_inline(value)}"
+def _pair(key: object, value: object) -> str:
+    return f"{_key(key)}: {_inline(value)}"
 
 
 def _inline(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_inline(item) for item in value) + "]"
-    if isinstance(value, Mapping) and not value:
-        return "{}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(_pair(*pair) for pair in value.items()) + "}"
     if value is None or isinstance(value, bool | int):
         return json.dumps(value)
     if isinstance(value, float) and math.isfinite(value):
@@ -78,6 +79,7 @@ def _key(key: object) -> str:
     return key if plain and key.lower() not in _WORDS else _quoted(key)
 
 
+_COLUMNS = 100
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 
 

@@ -151,7 +151,7 @@ def test_the_same_run_twice_is_one_launch(baselines: Baselines) -> None:
 
 DAMAGE = {
     "schema: 1": ("schema: 2", ":1: was accepted by a newer Stoker"),
-    "tok_s: [": ("tok_s: [.nan, ", ":16: launches[0].tok_s should be a list of positive numbers"),
+    "tok_s: [": ("tok_s: [.nan, ", ":13: launches[0].tok_s should be a list of positive numbers"),
     '  host: "node174"\n': ("", ":5: key.host is missing"),
     "  tokens: 500": ("  tokens: -1", ":9: key.tokens should be in bounds"),
     "key:": ("key: [", ":6: the YAML cannot be read here"),
@@ -275,10 +275,22 @@ def test_any_plain_data_reads_back_as_itself(seed: int) -> None:
     dice = random.Random(seed)
     for _ in range(25):
         data = {_key(dice): _anything(dice) for _ in range(dice.randrange(1, 5))}
-        assert yaml.safe_load(dumps(data)) == data, dumps(data)
+        for packed in ((), tuple(data)):
+            text = dumps(data, packed)
+            assert yaml.safe_load(text) == data, text
 
 
 def test_a_key_is_what_two_results_must_share() -> None:
     key = Key.of(good())
     assert key.differs(key) == ()
     assert key.differs(dataclasses.replace(key, tokens=9)) == ("tokens: 500, 9",)
+
+
+def test_a_launch_is_a_line_for_the_reviewer_and_so_is_a_gpu(baselines: Baselines) -> None:
+    made = accepted(baselines)
+    lines = baselines.path(made.key).read_text().splitlines()
+    assert sum("tok_s: [" in line for line in lines) == len(made.launches)
+    assert sum('uuid: "GPU-' in line for line in lines) == len(made.fingerprint.gpus) == 8
+    assert sum("NCCL_PROTO" in line or "NCCL_ALGO" in line for line in lines) == 2, "tuning reads by name"
+    assert len(lines) < 80
+    assert baselines.all() == (made,)
