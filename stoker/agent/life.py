@@ -258,9 +258,7 @@ def _running(ctx: Context, slot: str) -> Optional[Launch]:
         return latest
     seen = procs.snapshot(ctx.facts)
     members, _ = state.members(seen, latest)
-    seen.presume(int(latest["port"]), members)
-    rows = procs.listeners(int(latest["port"]), seen) if members else []
-    return latest if serving.head(ctx.home, seen, rows, latest, members) else None
+    return latest if serving.head(ctx.home, seen, latest, members) else None
 
 
 def _already(running: Launch, plan: Mapping[str, Any]) -> Dict[str, Any]:

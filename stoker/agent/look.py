@@ -89,7 +89,7 @@ def take(
             snapshot.presume(int(launch["port"]), members)
             if slot in own:
                 launches.append(launch)
-                served = serving.head(ctx.home, snapshot, procs.listeners(None, snapshot), launch, members)
+                served = serving.head(ctx.home, snapshot, launch, members)
                 heads.update({launch["launch_id"]: served} if served else {})
                 how = found_by if members or how == "none" else how
                 ours.update((member.pid, member) for member in members)

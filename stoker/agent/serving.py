@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Iterable, List, Optional, Sequence
 
-from . import state
+from . import procs, state
 from .descriptors import addresses, overlap
 from .procs import Listener, Process, Snapshot
 from .state import Launch
 
 
-def head(
-    home: str, snapshot: Snapshot, rows: Iterable[Listener], launch: Launch, members: Sequence[Process]
-) -> Optional[Process]:
+def head(home: str, snapshot: Snapshot, launch: Launch, members: Sequence[Process]) -> Optional[Process]:
     """The process that is the server; None where it is down.
 
     Args:
-        rows: Every listener.
         members: The processes of the launch.
 
     Returns:
@@ -28,6 +25,8 @@ def head(
         return launcher
     if not members or state.exit_of(home, launch) != {"code": 0}:
         return None
+    snapshot.presume(int(launch["port"]), members)
+    rows = procs.listeners(int(launch["port"]), snapshot)
     listening = {row.pid for row in at(rows, launch["bind"], int(launch["port"]))}
     return next((member for member in members if member.pid in listening), None)
 

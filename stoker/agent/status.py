@@ -110,7 +110,7 @@ def _ours(ctx: Context, sight: Sight, launch: Launch, plans: Plans) -> _Seen:
         "processes": [_process(sight, member) for member in members],
         "bind": launch["bind"],
         "port": launch["port"],
-        "exit": state.exit_of(ctx.home, launch),
+        "exit": None if alive else state.exit_of(ctx.home, launch),
         "starts": state.starts(ctx.home, launch["slot"], ctx.facts),
     }
     if head is None:

@@ -156,8 +156,7 @@ class Watch:
 
     def _is_served(self) -> bool:
         seen, members = self.look()
-        rows = procs.listeners(int(self._plan["port"]), seen)
-        return serving.head(self._ctx.home, seen, rows, dict(self.launch), members) is not None
+        return serving.head(self._ctx.home, seen, dict(self.launch), members) is not None
 
     def _check_log(self) -> None:
         if self.log.ended is None:

@@ -66,6 +66,7 @@ def test_a_server_that_became_a_daemon_runs_and_is_not_started_again(host: Host)
     plan, _, listener = launch_daemon(host)
     (server,) = look(host)
     assert (server["alive"], server["pid"], server["state"]) == (True, listener, "up")
+    assert server["exit"] is None, "it runs"
     again = life.restart(host.context(), {"plan": plan, "engines": ENGINES, "replace": False})
     assert again["already_running"]
     assert lives(listener)
