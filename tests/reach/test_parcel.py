@@ -63,3 +63,15 @@ def test_a_traceback_of_sent_bytecode_shows_its_lines(server: SshServer) -> None
     lines = "\n".join(caught.value.evidence)
     assert 'File "<agent>/stoker/agent/run.py"' in lines
     assert "end = began + timeout_s" in lines
+
+
+@pytest.mark.parametrize("module", parcel.COMPILED)
+def test_what_every_connection_imports_does_without_slow_modules(module: str) -> None:
+    slow = {"json", "threading", "subprocess", "contextlib", "enum", "signal", "typing", "queue", "re"}
+    found: set[str] = set()
+    for node in ast.parse((AGENT / f"{module}.py").read_text()).body:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+    assert not found & slow
