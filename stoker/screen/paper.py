@@ -39,6 +39,11 @@ class Paper:
         self._lock = threading.Lock()
         self._is_unread = False
 
+    @property
+    def file(self) -> TextIO:
+        """Where it goes, as Rich has it."""
+        return self._file
+
     @cached_property
     def _rich(self) -> Console:
         from rich.console import Console
