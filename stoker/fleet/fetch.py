@@ -173,7 +173,7 @@ def _raw_record(job: Job, raw: Path) -> Record:
         result = parse(records.text_of(raw), shown)
         record = records.build([result], subject_of(job, result), where=shown)
         if record.run_id != raw.parent.name:
-            raise InputError(f"tells of another run, {record.run_id}", where=shown)
+            raise InputError(f"it tells of another run, {record.run_id}")
         return record
 
 

@@ -71,7 +71,7 @@ class Store:
             raise InputError(
                 f"results cannot be written there: {why}",
                 where=str(self.folder),
-                next_step="make room for them first",
+                next_step="make it writable, with room",
             ) from error
 
     def _sweep(self) -> None:
