@@ -164,3 +164,16 @@ def test_online_the_engine_on_the_host_proves_what_it_takes(
     assert ended.code == 2
     (note,) = ended.json["notes"]
     assert note.startswith("away: ") and note.endswith("the stored list was used")
+
+
+def test_warning_is_told_once_for_all_hosts_and_ends_nothing(story: ProjectFolder) -> None:
+    away = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+    story.hosts({"one": away, "two": away})
+    story.write("profiles/it.yml", "engine: sglang\nserver: {model: /m, port: 30000, args: {tpp-size: 8}}\n")
+    ended = story.inv("restart", "--host", "all", "--profile", "it", "--serial", "all", "--json")
+    assert ended.code == 4, ended.text
+    note = "profiles/it.yml:2:41: sglang has no argument --tpp-size"
+    assert ended.err.count(note) == 1
+    (told,) = ended.json["warnings"]
+    assert told.startswith(note)
+    assert "warnings" not in story.inv("stop", "--host", "all", "--profile", "it", "--json").json
