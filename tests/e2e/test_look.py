@@ -107,10 +107,10 @@ def test_status_tells_what_runs_what_should_and_what_differs(
     assert (server["state"], server["version"], server["proof"]["verdict"]) == ("up", "current", "in-force")
     assert (server["load"]["tok_s"], server["load"]["tok_s_from"]) == (0, "idle")
     assert result["missing"] == []
-    project.write("profiles/tuned.yml", "extends: plain\nenv:\n  LLAMA_ARG_N_PARALLEL: 4\n")
+    project.write("profiles/tuned.yml", "extends: plain\nenv:\n  LLAMA_ARG_SPEC_TYPE: ngram-mod\n")
     after = project.inv("status", "--host", "box,gone", env={"COLUMNS": "80"})
     assert after.code == 4, after.text
-    assert re.search(r"box tiny: outdated: LLAMA_ARG_N_PARALLEL is '\d+'; the profile says '4'", after.out)
+    assert re.search(r"box tiny: outdated: LLAMA_ARG_SPEC_TYPE is 'ngram-simple'; the profile says 'ngram-mod'", after.out)
     assert re.search(r"gone +- +- +unreachable", after.out), after.text
     table = after.out[after.out.index("host ") : after.out.index("gone:")]
     assert max(len(line.rstrip()) for line in table.splitlines()) <= 80
