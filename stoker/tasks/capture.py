@@ -74,7 +74,8 @@ def _search(run: Run) -> int:
     columns = ("variable", "value", "where", "how", "written")
     wide = run.screen.width >= _WIDE
     rows = (row if wide else (*row[:3], row[4]) for row in _rows(found))
-    run.screen.table(columns if wide else (*columns[:3], columns[4]), rows)
+    if found:
+        run.screen.table(columns if wide else (*columns[:3], columns[4]), rows)
     if name and found:
         source = ", ".join(result.host for result in results)
         draft = draftfound.of_places(found, extends or _desired(run), source)
