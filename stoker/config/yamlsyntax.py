@@ -52,6 +52,8 @@ def explain(text: str, shown: str, error: yaml.YAMLError) -> Problem:
             pass
     except yaml.YAMLError as better:
         error = better
+    except (ValueError, OverflowError):  # it takes "\U00200000" for a character; libyaml has told what it is
+        pass
     if isinstance(error, yaml.reader.ReaderError):
         return _unprintable(text, shown, error)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:

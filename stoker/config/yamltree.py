@@ -81,6 +81,9 @@ def build(text: str, shown: str) -> Node | None:
             loader.dispose()
     except yaml.YAMLError as error:
         builder.problems.append(yamlsyntax.explain(text, shown, error))
+    except (ValueError, OverflowError):  # the parser in Python takes "\U00200000" for a character
+        what = "an escape that is no character of Unicode"
+        builder.problems.append(Problem(shown, 0, what, "up to \\U0010FFFF"))
     except _StopReading:
         pass
     if builder.problems:

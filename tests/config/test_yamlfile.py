@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoker.config import yamltree
 from stoker.config.yamlfile import MAX_BYTES, Secret, Vault, load, loads, read_as
 from stoker.errors import ConfigError
 
@@ -368,3 +370,13 @@ def test_no_text_ever_raises_anything_but_a_configuration_error(text: str) -> No
         assert not any(word in str(error) for word in ("block mapping", "scalar", "token", "<block"))
     else:
         assert data == yaml.load(text, Loader=_Reference) or data != data
+
+
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
+@pytest.mark.parametrize("text", ['a: "\\U00200000"', 'a: "\\UFFFFFFFF"'])
+def test_an_escape_beyond_unicode_is_a_mistake(
+    text: str, loader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yamltree, "_Loader", loader)
+    with pytest.raises(ConfigError):
+        loads(text, "f.yml")
