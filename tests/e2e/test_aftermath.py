@@ -17,7 +17,8 @@ server: {name: sleeper, model: none, port: PORT, command: [/bin/sleep, '600']}
 ready: {timeout_s: 300, stall_s: 200}
 kill: {grace_s: 1}
 """
-BROKEN = "extends: plain\nenv:\n  LLAMA_ARG_N_PARALLEL: eight\n"
+# No linter can know that there is no such file on the host.
+BROKEN = "extends: plain\nserver: {args: {lora: /nowhere/adapter.gguf}}\n"
 
 
 def sleeper(project: ProjectFolder) -> None:

@@ -16,10 +16,11 @@ from stoker.agent.locks import port_lock, slot_lock
 from tests.e2e.project import ProjectFolder
 from tests.sshd import free_port
 
+# No linter can know that there is no such file on the host.
 BROKEN = """\
 extends: plain
-env:
-  LLAMA_ARG_N_PARALLEL: eight
+server:
+  args: {lora: /nowhere/adapter.gguf}
 """
 # Its launcher is deaf to SIGTERM: the kill takes as long as its grace.
 DEAF = """\
