@@ -29,7 +29,8 @@ SOME = settings(
 def planned(folder: Path, env: dict[str, Any], **variables: str) -> LaunchPlan:
     """The plan of a profile's file, whose server prints its environment."""
     server = {"model": "m", "port": 30000, "command": ["/usr/bin/env", "-0"]}
-    text = yaml.safe_dump({"engine": "openai", "server": server, "env": env}, allow_unicode=True)
+    # Escaped where it must be: a bare U+0085 is a line break to YAML 1.1.
+    text = yaml.safe_dump({"engine": "openai", "server": server, "env": env})
     (folder / "it.yml").write_bytes(text.encode())
     host = Host("box", variables, (), "")
     profile = Library(folder, folder).resolve("it", host)
