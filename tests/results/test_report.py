@@ -24,7 +24,7 @@ from stoker.results.compare import assess
 from stoker.results.history import series
 from stoker.results.index import Summary
 from stoker.results.points import Point
-from stoker.results.report import file, thin
+from stoker.results.report import file, load, thin
 from stoker.results.report.build import build
 from stoker.results.report.gather import Material, gather
 from stoker.results.report.model import Report, Section
@@ -128,6 +128,18 @@ def test_latency_is_drawn_against_load_where_nothing_else_differs(tmp_path: Path
     assert throughput.figure["layout"]["xaxis"]["type"] == "log"
     assert ttft.figure["data"][0]["y"] == [200.0, 200.0, 200.0]
     assert ttft.figure["layout"]["yaxis"]["title"]["text"] == "ms"
+
+
+def test_metrics_are_named_as_people_name_them() -> None:
+    assert load.title("ttft_p99_s", "s") == "TTFT p99"
+    assert load.title("output_tok_s", "tok/s") == "output throughput"
+    assert load.title("requests_s", "requests/s") == "requests throughput"
+    assert load.title("hit_rate", "") == "hit rate"
+
+
+def test_concurrency_and_rates_are_loads() -> None:
+    assert all(map(load.is_load, ("concurrency", "rate", "request_rate")))
+    assert not any(map(load.is_load, ("tokens", "seed", "runs")))
 
 
 def test_a_disturbed_run_is_drawn_apart_and_is_no_step(tmp_path: Path) -> None:

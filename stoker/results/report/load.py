@@ -18,11 +18,7 @@ _INTRO = (
 )
 _PLOTS = 12  # of one server
 _LABELS = 8  # loads whose figures are written at the axis
-_TITLES = {
-    "decode_tok_s": "Throughput",
-    "ttft_s": "Time to first token (TTFT), median",
-    "tpot_s": "Time per output token (TPOT), median",
-}
+_WORDS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "end-to-end latency"}
 _UNITS = {"s": ("ms", 1000.0)}  # as they are drawn
 
 
@@ -74,6 +70,13 @@ def is_load(name: str) -> bool:
     return name == "concurrency" or name.endswith("rate")
 
 
+def title(name: str, unit: str) -> str:
+    """A metric's name for people: ``ttft_p99_s`` is TTFT p99, ``output_tok_s`` output throughput."""
+    dropped = {"s"} if unit == "s" else {"s", "tok"} if unit.endswith("/s") else set()
+    parts = [_WORDS.get(word, word) for word in name.split("_") if word not in dropped]
+    return " ".join([*parts, "throughput"] if unit.endswith("/s") else parts)
+
+
 def _first(pair: tuple[float, object]) -> float:
     return pair[0]
 
@@ -118,7 +121,7 @@ def _plot(name: str, unit: str, load: str, curves: list[_Curve], profiles: tuple
     if len(loads) <= _LABELS:
         x |= {"tickvals": loads, "ticktext": [f"{load:g}" for load in loads]}
     layout = figure.layout(x, figure.axis(figure.label(shown), rangemode="tozero"))
-    return Plot(_TITLES.get(name, name), {"data": traces, "layout": layout})
+    return Plot(title(name, unit), {"data": traces, "layout": layout})
 
 
 def _trace(curve: _Curve, name: str, factor: float, number: int) -> dict[str, Any]:
