@@ -15,6 +15,7 @@ from stoker.results.report.model import Cell, Part, Plot, Row, Section, Table, n
 
 _ROWS = 30
 _ONCE = 200
+_ROOMY = 150
 _SYMBOLS = {
     "ok": "circle",
     "regressed": "triangle-down",
@@ -106,7 +107,7 @@ def _trace(one: Series, number: int, drawn: Sequence[thin.Mark]) -> dict[str, An
         "y": [figure.finite(mark.tok_s) for mark, _ in placed],
         "customdata": [_hover(mark) for mark, _ in placed],
         "hovertemplate": _HOVER,
-        "marker": {"symbol": [_SYMBOLS.get(mark.verdict, "circle-open") for mark, _ in placed], "size": 7},
+        "marker": {"symbol": [_SYMBOLS.get(mark.verdict, "circle-open") for mark, _ in placed], "size": _size(len(placed))},
         "line": {"width": 1},
     }
     if any(len(mark.places) > 1 for mark, _ in placed):
@@ -115,6 +116,11 @@ def _trace(one: Series, number: int, drawn: Sequence[thin.Mark]) -> dict[str, An
         error = {"type": "data", "array": up, "arrayminus": down, "thickness": 1, "width": 0}
         trace["error_y"] = error | {"symmetric": False}
     return trace
+
+
+def _size(marks: int) -> int:
+    """Of each mark in pixels: so that many do not run into one band."""
+    return 7 if marks <= _ROOMY else 4
 
 
 def _hover(mark: thin.Mark) -> list[str]:
