@@ -107,7 +107,10 @@ def _trace(one: Series, number: int, drawn: Sequence[thin.Mark]) -> dict[str, An
         "y": [figure.finite(mark.tok_s) for mark, _ in placed],
         "customdata": [_hover(mark) for mark, _ in placed],
         "hovertemplate": _HOVER,
-        "marker": {"symbol": [_SYMBOLS.get(mark.verdict, "circle-open") for mark, _ in placed], "size": _size(len(placed))},
+        "marker": {
+            "symbol": [_SYMBOLS.get(mark.verdict, "circle-open") for mark, _ in placed],
+            "size": _size(len(placed)),
+        },
         "line": {"width": 1},
     }
     if any(len(mark.places) > 1 for mark, _ in placed):
