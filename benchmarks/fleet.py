@@ -107,7 +107,7 @@ def _compare(fleet: Fleet, hosts: int, commands: int, rounds: int) -> None:
 
 def _run(argv: Sequence[str], folder: Path) -> Sample:
     """One whole process; a failure ends the benchmark, since its time would mean nothing."""
-    # An installed program has its bytecode; where a developer's shell forbids writing it, only we would lack it.
+    # An installed program has its bytecode: where the developer's shell forbids writing it, we lack it.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     begin = time.perf_counter()
     process = subprocess.Popen(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

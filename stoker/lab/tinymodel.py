@@ -72,7 +72,7 @@ def write(path: Path, *, hidden: int, layers: int, vocabulary: int = 2048) -> No
 
 
 def _successors(vocabulary: int) -> list[int]:
-    """What follows each token: circles of the letters' pairs and triples; every other token leads into one."""
+    """What follows each token: circles of the letters' pairs and triples; all other tokens lead into one."""
     first = len(_alphabet()) + 3
     last = first + (vocabulary - first) // _PERIOD * _PERIOD
     circles = [range(start, start + _PERIOD) for start in range(first, last, _PERIOD)]

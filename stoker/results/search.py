@@ -1,7 +1,7 @@
 """The smallest set of differences that explains a loss: delta debugging over a noisy oracle.
 
-``A`` is the good side, ``B`` the slow one; a trial is ``A`` with some of the differences taken from ``B``. The
-search asks whether a trial is slow, each question once, and ends with a set from which none can be left
+``A`` is the good side, ``B`` the slow one; a trial is ``A`` with some of the differences taken from ``B``.
+The search asks whether a trial is slow, each question once, and ends with a set from which none can be left
 out (Zeller and Hildebrandt's ddmin). A question is answered by launches, as many as it takes: Wald's
 sequential test of a trial's mean against the midpoint between A and B.
 """
