@@ -104,10 +104,7 @@ def test_an_interrupted_matrix_says_what_runs_what_ran_and_how_to_go_back(
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, out + err
-    assert (
-        "slot sleeper (sleeper) goes on loading on box; before ran tiny (profile plain)"
-        in out + err
-    )
+    assert "slot sleeper (sleeper) goes on loading on box; before ran tiny (profile plain)" in out + err
     assert "inv stop --host box --slot sleeper && inv restart --host box --profile plain" in out + err
 
 
