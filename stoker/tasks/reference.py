@@ -104,7 +104,7 @@ Made from the code by `inv dev.docs`. A profile is a YAML file `profiles/NAME.ym
 - The launch script is rendered from a template, of which a project may override blocks; see below.
 - `run:RUN-ID` in place of a name is what that run had: a record is also a profile.
 - `inv capture --host HOST --port PORT --name NAME` writes the profile of a server that somebody started by
-  hand, and says in comments what it could not know; with `--search 'NCCL_*' --notes docs` in place of the port
+  hand, and says in comments what it could not know; with `--search 'NCCL_*' --notes docs` in place of a port
   it makes one of what notes and start-up files say. What it writes is there to be read before it is used.
 
 ## Launch templates
