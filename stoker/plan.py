@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,8 +141,31 @@ class LaunchPlan:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Instead:
+    """What is launched in a server's environment in place of the server.
+
+    Args:
+        slot: Its own, beside the server's.
+        program: Python code that the profile's interpreter runs.
+        engine: How its processes look and what it imports.
+        kill: How it is ended.
+    """
+
+    slot: str
+    program: str
+    engine: Engine
+    kill: KillPolicy
+
+
 def build(
-    host: Host, profile_name: str, profile: Profile, *, secrets: Secrets | None, templates: Sequence[Path]
+    host: Host,
+    profile_name: str,
+    profile: Profile,
+    *,
+    secrets: Secrets | None,
+    templates: Sequence[Path],
+    instead: Instead | None = None,
 ) -> LaunchPlan:
     """The complete plan of a resolved profile on a host.
 
@@ -153,13 +176,17 @@ def build(
         secrets: Where secrets are looked up; None leaves them out, for a plan that launches nothing.
         templates: Folders with the user's launch templates: the first of ``PROFILE.sh.j2``, ``ENGINE.sh.j2``
             and ``launch.sh.j2`` that is there is taken, else Stoker's own.
+        instead: What runs in place of the server, on no port; None: the server.
 
     Raises:
         InputError: There is no such secret, or a launch template is wrong.
     """
     server, engine = profile.server, engines.get(profile.engine)
     python = _python(server, engine)
-    argv = _argv(server, engine, python)
+    argv, slot = _argv(server, engine, python), server.name
+    if instead is not None:
+        python, slot = python or "python3", instead.slot
+        argv = [*server.wrap, python, "-c", instead.program]
     path = ":".join([*_bin_folders(server), _PATH])
     env = {name: value for name, value in profile.env.items() if isinstance(value, str)}
     references = _references(profile, engine)
@@ -167,7 +194,7 @@ def build(
         "profile": profile_name,
         "hash": profile.hash,
         "host": host.name,
-        "slot": server.name,
+        "slot": slot,
         "engine": engine.name,
         "kept": [*_KEPT, *server.inherit],
         "path": path,
@@ -178,11 +205,11 @@ def build(
         "argv": argv,
     }
     names = [f"{profile_name}.sh.j2", f"{engine.name}.sh.j2", "launch.sh.j2"]
-    return LaunchPlan(
+    plan = LaunchPlan(
         host=host.name,
         profile=profile_name,
         profile_hash=profile.hash,
-        slot=server.name,
+        slot=slot,
         engine=engine,
         model=server.model,
         model_path=server.model if server.model.startswith("/") else "",
@@ -205,6 +232,10 @@ def build(
         secrets={} if secrets is None else _values(references, secrets),
         hooks=HookPolicy(profile.hooks.before_stop, profile.hooks.after_ready, profile.hooks.drain_s),
     )
+    if instead is None:
+        return plan
+    # Nothing listens, nobody drains it, and no engine turns a variable into another.
+    return replace(plan, engine=instead.engine, kill=instead.kill, port=0, hooks=HookPolicy(), expect={})
 
 
 def _python(server: Server, engine: Engine) -> str:

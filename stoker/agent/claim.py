@@ -48,7 +48,7 @@ def of_plan(ctx: Context, plan: Mapping[str, Any], driver: GpuState, force: bool
         locks=(
             slot_lock(ctx.home, plan["slot"]),
             *_gpu_locks(gpus),
-            *(port_lock(address, plan["port"]) for address in descriptors.addresses(plan["bind"])),
+            *(port_lock(a, plan["port"]) for a in descriptors.addresses(plan["bind"]) if plan["port"]),
         ),
         wants_gpus=bool(plan["gpus"]),
     )

@@ -39,7 +39,8 @@ def restart(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     """The operation ``restart``: check, kill cleanly, launch; with ``replace`` false: ``start``.
 
     Args:
-        params: ``plan``, ``engines``, ``force``, ``check`` (nothing is touched), ``replace``, ``owner``.
+        params: ``plan``, ``engines``, ``force``, ``check`` (nothing is touched), ``replace``, ``owner``,
+            ``locked`` (who asks has locked it), ``beside`` (whoever else is on the GPUs may stay there).
 
     Returns:
         ``{kill, launch, previous, preflight, seconds, steps, already_running}``; the last is true where
@@ -56,6 +57,8 @@ def restart(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     starting = params.get("replace") is False
     driver = gpu.query(ctx.facts, ctx.login_env) if plan["gpus"] else NO_GPUS
     wanted = claim.of_plan(ctx, plan, driver, bool(params.get("force")))
+    if params.get("beside"):
+        wanted = replace(wanted, target=Target(own_only=True))
     with _locked(ctx, params, wanted, "restart"):
         running = _running(ctx, plan["slot"]) if starting else None
         if running is not None:

@@ -37,6 +37,7 @@ OPERATIONS = {
     "prove": ("proof", "prove"),
     "status": ("status", "status"),
     "bench": ("bench", "bench"),
+    "probe": ("probe", "probe"),
     "fingerprint": ("fingerprint", "take"),
     "capture": ("capture", "capture"),
     "search": ("search", "search"),

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from types import MappingProxyType
 from typing import Any, Dict, Iterable, List, Mapping
 
 from . import environment, liveenv
@@ -46,6 +47,7 @@ def write(
     result: Mapping[str, Any],
     requests: Iterable[Mapping[str, Any]],
     found: Subject,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write the folder under another name and rename it; what leaves the host in nothing is not in it.
 
@@ -54,6 +56,7 @@ def write(
         result: The bench result; ``bench.json`` holds it without the requests.
         requests: One line each of ``requests.jsonl``.
         found: The server, whose log and launch script are copied.
+        more: Other files: name to text.
 
     Raises:
         AgentError: ``io``.
@@ -65,7 +68,7 @@ def write(
     files = {
         "bench.json": json.dumps(summary, indent=1),
         "requests.jsonl": "".join(json.dumps(request) + "\n" for request in rows),
-        **{name: redacted(text, ctx.secrets) for name, text in _of_launch(found).items()},
+        **{name: redacted(text, ctx.secrets) for name, text in {**_of_launch(found), **more}.items()},
     }
     try:
         os.makedirs(runs, mode=0o700, exist_ok=True)
