@@ -4,33 +4,60 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from stoker.config.inventory import Host
-from stoker.errors import StokerError
+from stoker.config.yamlfile import Secret, Vault
+from stoker.errors import InputError, StokerError
 from stoker.fleet.shown import process_line
 from stoker.reach.bare import Finished
 from stoker.reach.client import Agent
-from stoker.reach.target import Target
+from stoker.reach.target import PASSWORDS, Target
+
+if TYPE_CHECKING:
+    from stoker.config.secrets import Secrets
 
 Emit = Callable[[str, dict[str, Any]], None]
 OnText = Callable[[str, str], None]
 Bare = Callable[[Host, str, float | None, OnText], Finished]
 
 
-def target_of(host: Host) -> Target:
+def target_of(host: Host, secrets: Secrets | None = None) -> Target:
     """Where a host is reached: its connection variables, rendered.
 
+    Args:
+        host: The host.
+        secrets: Where a password that is ``!secret NAME`` is looked up; None: it is left out.
+
     Raises:
-        InputError: A variable is wrong.
+        InputError: A variable is wrong, or there is no such secret.
     """
     values = {name: value for name, value in host.vars.items() if name.startswith("ansible_")}
+    kept = {name: values.pop(name) for name in PASSWORDS if isinstance(values.get(name), Secret | Vault)}
     if any("{" in str(value) for value in values.values()):
         from stoker.config import template  # Jinja2 costs 60 ms that most inventories need not pay
 
         values = {name: template.render(text, host.vars, where=host.source) for name, text in values.items()}
-    return Target.of(host.name, values)
+    return Target.of(host.name, {**values, **_revealed(kept, host, secrets)})
+
+
+def _revealed(kept: Mapping[str, Any], host: Host, secrets: Secrets | None) -> dict[str, str]:
+    """Passwords that stand elsewhere.
+
+    Raises:
+        InputError: There is no such secret, or it is in a vault.
+    """
+    found: dict[str, str] = {}
+    for name, value in kept.items():
+        if isinstance(value, Vault):
+            hint = f"write {name}: !secret NAME, and say in invoke.yaml where it comes from (stoker.secrets)"
+            raise InputError(
+                f"{name} is in Ansible's vault, which is not read", where=host.name, next_step=hint
+            )
+        if secrets is not None:
+            found[name] = secrets.value(value.name, where=f"{host.name}: {name}")
+    return found
 
 
 class Session:

@@ -10,6 +10,7 @@ from typing import Any
 
 from stoker.errors import HostFailed, HostUnreachable
 from stoker.reach import parcel
+from stoker.reach.become import BecomeTransport
 from stoker.reach.boot import Booting
 from stoker.reach.door import Unreachable
 from stoker.reach.keys import Keyring
@@ -62,8 +63,10 @@ class Reach:
             HostUnreachable: Whatever stood in the way.
             InputError: As :meth:`route`.
         """
-        if target.connection == "local":
-            return LocalTransport()
+        transport = LocalTransport() if target.connection == "local" else self._ssh(target)
+        return BecomeTransport(target.name, transport, target.become) if target.become else transport
+
+    def _ssh(self, target: Target) -> Transport:
         hop = self.route(target)
         try:
             return SshTransport(self._links.open(hop, self.settings.login_timeout_s))
@@ -79,7 +82,8 @@ class Reach:
 
         Raises:
             HostUnreachable: Not reached.
-            HostFailed: Reached, and no agent could be started (``no-python``, ``no-shell``, ``timeout``).
+            HostFailed: Reached, and no agent could be started (``no-python``, ``no-shell``, ``timeout``,
+                ``become-denied``).
             InputError: As :meth:`route`.
         """
         transport = self.transport(target)

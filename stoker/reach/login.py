@@ -1,8 +1,8 @@
-"""Log in with a key: which are tried, in which order, and what to say when none of them is taken."""
+"""Log in: which keys are tried in which order, or a password, and what to say when none of them is taken."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import paramiko
@@ -39,6 +39,9 @@ class Login:
         Raises:
             Unreachable: ``login-denied`` with every key that was tried, or ``second-factor``.
         """
+        if self._hop.password:
+            self._with_password(transport)
+            return
         try:
             agent = within(_AGENT_S, paramiko.Agent)
         except TimeoutError:
@@ -52,6 +55,50 @@ class Login:
         finally:
             agent.close()
         raise self._denied("no key is accepted", "check the user, and its authorized_keys, or ")
+
+    def _with_password(self, transport: paramiko.Transport) -> None:
+        """The key that the inventory names, and then its password; nothing else is offered.
+
+        Raises:
+            Unreachable: ``login-denied``, ``second-factor``.
+        """
+        for identity in map(self._keys.identity, self._hop.identities if self._hop.identities_only else ()):
+            for name, key in self._usable(identity, {}):
+                if self._try(transport, name, key):
+                    return
+        if not self._try_password(transport):
+            raise self._denied("the password is not accepted", "check ansible_password, or ")
+
+    def _try_password(self, transport: paramiko.Transport) -> bool:
+        """Send the password, or give it as the answer to the one question of a server that asks (PAM).
+
+        Raises:
+            Unreachable: ``second-factor``: it is right and does not suffice.
+        """
+        ways = ("password", "keyboard-interactive")
+        for way in ways:
+            try:
+                if way == "password":
+                    wanted = transport.auth_password(self._hop.user, self._hop.password, fallback=False)
+                else:
+                    wanted = transport.auth_interactive(self._hop.user, self._answers)
+            except BadAuthenticationType as error:
+                self._allowed = list(error.allowed_types)
+                self._tried.append(f"{way}: not allowed")
+                continue
+            except paramiko.AuthenticationException:
+                self._tried.append(f"{way}: refused")
+                continue
+            if wanted:
+                self._tried.append(f"{way}: accepted, but not enough")
+                raise self._second_factor(wanted)
+            return True
+        return False
+
+    def _answers(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str]:
+        """A password is asked for alone and not echoed; any other question gets no answer."""
+        hidden = len(prompts) == 1 and not prompts[0][1]
+        return [self._hop.password if hidden else "" for _ in prompts]
 
     def _candidates(self, agent: paramiko.Agent) -> Iterator[tuple[str, paramiko.PKey]]:
         """(description, key) in order: named files, then ssh-agent, then the default files."""

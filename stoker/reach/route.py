@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoker.errors import InputError
@@ -35,6 +35,7 @@ class Hop:
         connect_timeout_s: Until TCP is connected.
         via: The jump host through which it is reached.
         proxy_command: Shell command whose streams are the connection, tokens expanded; empty for none.
+        password: To log in with; tried behind the inventory's own key, in place of all others.
     """
 
     address: str
@@ -49,6 +50,7 @@ class Hop:
     connect_timeout_s: float = 10.0
     via: Hop | None = None
     proxy_command: str = ""
+    password: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         address = f"[{self.address}]" if ":" in self.address else self.address
@@ -106,6 +108,7 @@ class _Resolver:
             connect_timeout_s=options.connect_timeout_s or self.settings.connect_timeout_s,
             via=via or self._jumps(jump, (name, address), port, depth),
             proxy_command=_expanded(command, address, port, user, name),
+            password="" if depth else self.target.password,
         )
 
     def _jumps(self, text: str, own_names: tuple[str, str], own_port: int, depth: int) -> Hop | None:

@@ -11,15 +11,23 @@ from typing import Any
 
 from stoker.config.settings import Settings, host_key_policy
 from stoker.errors import InputError, nearest
+from stoker.reach.become import Become
 from stoker.reach.sshargs import SshOptions, parse
 
 CONNECTIONS = {"ssh": "ssh", "smart": "ssh", "paramiko": "ssh", "paramiko_ssh": "ssh", "local": "local"}
 # What would silently mean something else if it were passed over.
 _REFUSED = {
-    "ansible_password": "log in with a key: ansible_private_key_file, or an ssh-agent",
-    "ansible_ssh_pass": "log in with a key: ansible_private_key_file, or an ssh-agent",
-    "ansible_become": "log in as the account that runs the servers: ansible_user",
+    "ansible_become_exe": "sudo is found on the host's PATH",
+    "ansible_become_flags": "what sudo is given is Stoker's own: -H, and -n or -S",
 }
+PASSWORDS = (
+    "ansible_password",
+    "ansible_ssh_pass",
+    "ansible_ssh_password",
+    "ansible_become_password",
+    "ansible_become_pass",
+)
+"""Variables that may hold a credential: as text, or as ``!secret NAME``."""
 # The characters OpenSSH takes in names, without those that a shell would read.
 _HOST = re.compile(r"[A-Za-z0-9_.%-]+")
 _USER = re.compile(r"[A-Za-z0-9_.+@\\-]+")
@@ -85,6 +93,8 @@ class Target:
         user: Empty where nothing says.
         key_file: The one key to log in with; empty where nothing says.
         python: The interpreter to use there; empty: looked for.
+        password: To log in with; empty where nothing says: then keys alone are tried.
+        become: As whom commands run; None: as who logged in.
         options: What ``ansible_ssh_common_args`` and ``ansible_ssh_extra_args`` say.
     """
 
@@ -95,6 +105,8 @@ class Target:
     user: str = ""
     key_file: str = ""
     python: str = ""
+    password: str = field(default="", repr=False)
+    become: Become | None = None
     options: SshOptions = field(default_factory=SshOptions)
 
     @classmethod
@@ -125,6 +137,8 @@ class Target:
             or user,
             key_file=_text(name, variables, "ansible_private_key_file", "ansible_ssh_private_key_file"),
             python=_python(name, variables),
+            password=_password(name, variables, *PASSWORDS[:3]),
+            become=_become(name, variables),
             options=options,
         )
 
@@ -195,6 +209,38 @@ def _python(name: str, variables: Mapping[str, Any]) -> str:
     if path and (not _PYTHON.fullmatch(path) or path.startswith("-")):
         raise InputError(f"ansible_python_interpreter {path!r} is no path of a program", where=name)
     return path
+
+
+def _become(name: str, variables: Mapping[str, Any]) -> Become | None:
+    """As whom commands run.
+
+    Raises:
+        InputError: Another method than sudo, or no user name.
+    """
+    wanted = variables.get("ansible_become")
+    if str(wanted).lower() not in ("true", "yes", "on", "1", "y"):
+        return None
+    method = _text(name, variables, "ansible_become_method").rpartition(".")[2] or "sudo"
+    if method != "sudo":
+        raise InputError(
+            f"ansible_become_method {method!r} is not supported", where=name, next_step="use sudo"
+        )
+    user = _user(_text(name, variables, "ansible_become_user"), name) or "root"
+    return Become(user, _password(name, variables, *PASSWORDS[3:]))
+
+
+def _password(name: str, variables: Mapping[str, Any], *names: str) -> str:
+    """A credential; a number in YAML is the text that it looks like.
+
+    Raises:
+        InputError: It cannot be one; never with its value.
+    """
+    value = _value(variables, *names)
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int) or set(str(value)) & set("\0\r\n"):
+        raise InputError(f"{names[0]} must be text on one line", where=name)
+    return str(value)
 
 
 def _refuse(name: str, variables: Mapping[str, Any]) -> None:

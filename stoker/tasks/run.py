@@ -260,11 +260,11 @@ class Run:
     def connect(self, host: Host) -> Agent:
         """Open a host's agent; Ctrl-C ends what it is asked to do."""
         with self._gate:
-            return self.reach.connect(target_of(host), self.stop)
+            return self.reach.connect(target_of(host, self.project.secrets), self.stop)
 
     def bare(self, host: Host, command: str, timeout_s: float | None, on_text: OnText) -> Finished:
         """Run one shell command on a host, without the agent."""
-        target = target_of(host)
+        target = target_of(host, self.project.secrets)
         return run_bare(target, command, self.reach, timeout_s=timeout_s, on_output=on_text, stop=self.stop)
 
 

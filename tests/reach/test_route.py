@@ -132,8 +132,7 @@ def test_misspelt_option_gets_the_nearest_name() -> None:
         {"ansible_connection": "winrm"},
         {"ansible_python_interpreter": "/usr/bin/python3\nid"},
         {"ansible_python_interpreter": "$(id)"},
-        {"ansible_password": "x"},
-        {"ansible_become": True},
+        {"ansible_become": True, "ansible_become_method": "su"},
     ],
 )
 def test_wrong_value_names_the_host(given: dict[str, Any]) -> None:
