@@ -34,7 +34,7 @@ def expand_host(text: str) -> tuple[tuple[str, ...], int | None]:
         InputError: No name can be made of it; ``next_step`` holds the hint.
     """
     text, port = _split_port(text)
-    _check_host(_RANGE.sub("1", text))
+    check_host(_RANGE.sub("1", text))
     return expand_ranges(text), port
 
 
@@ -99,7 +99,12 @@ def _split_port(text: str) -> tuple[str, int | None]:
     return name, int(digits)
 
 
-def _check_host(name: str) -> None:
+def check_host(name: str) -> None:
+    """Refuse what cannot be the name of one host.
+
+    Raises:
+        InputError: With the reason, and in ``next_step`` the mend.
+    """
     if name in ("all", "ungrouped"):
         raise InputError(f"a host cannot be called {name}", next_step=f"{name} is a group of Ansible's own")
     if any(character.isspace() for character in name):

@@ -9,12 +9,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from stoker.config import textfile
+from stoker.config.textfile import MAX_BYTES
 from stoker.config.yamltree import Node, Secret, Vault, build
-from stoker.errors import ConfigError, Problem
+from stoker.errors import Problem
 
 __all__ = ["MAX_BYTES", "Document", "Secret", "Vault", "in_yaml", "load", "loads", "read_as"]
-
-MAX_BYTES = 8 * 1024 * 1024
 
 _Path = Sequence[str | int]
 
@@ -107,20 +107,7 @@ def load(path: Path, *, shown: str | None = None) -> Document:
         ConfigError: Unreadable, too large, not UTF-8, or any mistake that ``loads`` reports.
     """
     name = str(path) if shown is None else shown
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise ConfigError([Problem(name, 0, f"cannot be read: {why}")]) from error
-    if len(raw) > MAX_BYTES:
-        raise ConfigError([Problem(name, 0, f"is larger than {MAX_BYTES // 2**20} MiB")])
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        what = f"is not UTF-8: the byte 0x{raw[error.start]:02x} does not belong here"
-        raise ConfigError([Problem(name, line, what, "save the file as UTF-8")]) from error
+    text = textfile.read(path, name)
     return _load_json(text, name) if path.suffix == ".json" else loads(text, name)
 
 

@@ -130,7 +130,7 @@ def test_mistakes_of_all_files_come_at_once(written: Written) -> None:
         {
             "inventory/10.yml": "web:\n  host: {n1: }\n",
             "inventory/20.yml": "db:\n  hosts:\n    n2\n    n3:\n",
-            "inventory/30.ini": "[web]\nn1\n",
+            "inventory/30.ini": "[web]\nn1 user\n",
             "inventory/40.yml": "web: {hosts: {n4: }}\n",
             "inventory/group_vars/web.yml": "- a\n",
             "inventory/group_vars/all.yml": "a: 1\na: 2\nansible_usr: root\n",
@@ -142,8 +142,8 @@ def test_mistakes_of_all_files_come_at_once(written: Written) -> None:
         "inventory/10.yml:2: unknown key host in group web (did you mean 'hosts'?)",
         "inventory/20.yml:4: this key cannot stand below the line before "
         "(a missing ':' there, or too deep an indentation here)",
-        "inventory/30.ini: INI inventories are not read yet; write it as YAML "
-        "(YAML files end in .yml, .yaml, .json, or have no ending)",
+        "inventory/30.ini:2: user is no variable "
+        "(write NAME=VALUE, one host a line, without blanks around =)",
         "inventory/group_vars/all.yml:2: the key a is here twice, first on line 1",
         "inventory/group_vars/web.yml:1: a mapping of variables is expected, here stands a list "
         "(write NAME: VALUE)",
@@ -156,13 +156,7 @@ def test_mistakes_of_all_files_come_at_once(written: Written) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[web]\nn1 ansible_host=10.0.0.1\n", "hosts:1: INI inventories are not read yet; write it as YAML"),
-        (
-            "# hosts\nn1 ansible_host=10.0.0.1\n",
-            "hosts:2: INI inventories are not read yet; write it as YAML",
-        ),
-        ("n1:2222\n", "hosts:1: INI inventories are not read yet; write it as YAML"),
-        ("#!/bin/sh\necho {}\n", "hosts:1: inventories that are programs are not run yet; write it as YAML"),
+        ("#!/bin/sh\necho {}\n", "hosts:1: is a program, and not executable (chmod +x hosts)"),
         ("all:\n  hosts:\n   n1: [\n", "hosts:4: the YAML cannot be read here"),
         ("plugin: aws_ec2\n", "hosts:1: inventory plugins are not run (list the hosts here)"),
         ("", "hosts:1: the inventory is empty (write e.g. all: with hosts: below it)"),
@@ -174,7 +168,7 @@ def test_mistakes_of_all_files_come_at_once(written: Written) -> None:
         ),
     ],
 )
-def test_what_is_no_yaml_inventory_is_called_by_its_name(written: Written, text: str, problem: str) -> None:
+def test_what_is_no_inventory_is_called_by_its_name(written: Written, text: str, problem: str) -> None:
     root = written({"hosts": text})
     found = reported(root / "hosts", root)
     assert len(found) == 1
