@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any, ContextManager, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, ContextManager, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import (
     death,
@@ -13,23 +13,22 @@ from . import (
     descriptors,
     fingerprint,
     gpuuse,
-    http,
-    load,
     locks,
+    measuring,
+    prefixcache,
     runfolder,
     serverinfo,
     subject,
     traffic,
 )
 from .context import AgentError, Context
-from .gate import CHAT_PATH
 from .gpu import GpuState
 from .load import Measured
 from .logtail import last_lines
+from .measuring import Wanted
 from .procs import alive
 from .sampler import Sampler
 from .serverinfo import Server
-from .stream import Target
 from .subject import Subject
 from .traffic import Traffic
 
@@ -39,16 +38,6 @@ _MOST_REQUESTS = 20000
 _SIGNS_OF_DEATH = ("refused", "reset", "cut")
 _DEATH_S = 2.0
 _LOG_LINES = 20
-_BOUNDS = {"runs": (1, 1000), "tokens": (2, 1000000), "concurrency": (1, 4096)}
-
-
-class Wanted(NamedTuple):
-    """The benchmark's parameters."""
-
-    name: str
-    runs: int
-    tokens: int
-    concurrency: int
 
 
 class _Observed(NamedTuple):
@@ -74,7 +63,7 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: ``bad-request``, ``no-server``, ``wrong-listener``, ``unauthorised``, ``busy``, ``died``,
             ``io``, ``cancelled``.
     """
-    wanted = _wanted(params.get("bench") or {})
+    wanted = measuring.wanted(params.get("bench") or {})
     folder = runfolder.reserve(ctx.home, params.get("run_id"))
     with ctx.step("find the server"):
         found = subject.find(ctx, params)
@@ -85,7 +74,10 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         before = _idle(ctx, found, bool(params.get("force")))
     started_at = time.time()
     with _locked(ctx, params, found):
+        flushed = _flush(ctx, found, wanted)
         result, measured = _observe(ctx, params, found, server, wanted, before)
+    if flushed is not None:
+        result["machine"]["prefix_cache_flushed"] = flushed
     result["started_at"] = started_at
     result["path"], result["unkept"] = folder, ""
     try:
@@ -122,7 +114,7 @@ def _observe(
     sampler.start()
     try:
         with ctx.step("measure"):
-            measured = _measure(ctx, found, server, wanted, str(params["run_id"]))
+            measured = measuring.measure(ctx, found, server, wanted, str(params["run_id"]))
             _check_alive(ctx, found, measured)
         with ctx.step("take the fingerprint"):
             state = sampler.state or GpuState("unknown", "the driver has not answered yet", [], [])
@@ -134,23 +126,6 @@ def _observe(
         sampler.stop()
     observed = _Observed(before, after, strangers, sampler)
     return _result(ctx, params, found, server, wanted, measured, observed, taken), measured
-
-
-def _wanted(values: Mapping[str, Any]) -> Wanted:
-    """The parameters, checked.
-
-    Raises:
-        AgentError: ``bad-request``.
-    """
-    name = values.get("name", "decode")
-    if name != "decode":
-        raise AgentError("bad-request", "there is no benchmark %r" % (name,))
-    for field, (least, most) in _BOUNDS.items():
-        value = values.get(field)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            what = "%s must be a whole number from %d to %d, not %r" % (field, least, most, value)
-            raise AgentError("bad-request", what)
-    return Wanted(name, values["runs"], values["tokens"], values["concurrency"])
 
 
 def _check_answer(found: Subject, server: Server) -> None:
@@ -178,32 +153,6 @@ def _idle(ctx: Context, found: Subject, force: bool) -> Traffic:
             "busy", what, next_step=hint, detail={"running": now.running, "waiting": now.waiting}
         )
     return now
-
-
-def _measure(ctx: Context, found: Subject, server: Server, wanted: Wanted, seed: str) -> Measured:
-    """Warm up and measure; at the chat endpoint where the server has no other."""
-    engine = found.engine
-    target = Target(
-        address=http.reachable(found.address),
-        port=found.port,
-        headers=found.headers,
-        path=engine["completion_path"],
-        model=server.model,
-        extra=engine["completion_extra"],
-        stream_usage=engine["stream_usage"],
-    )
-    counts = (wanted.runs, wanted.tokens, wanted.concurrency)
-
-    def report(run: Dict[str, Any]) -> None:
-        warmup = run["index"] == load.WARMUP
-        told = {name: run[name] for name in ("tok_s", "valid", "why")}
-        ctx.emit("run", index=max(0, run["index"]), of=wanted.runs, warmup=warmup, **told)
-
-    measured = load.measure(target, *counts, seed, ctx.check_cancelled, report)
-    missing = all(request["error"] in ("http-404", "http-405") for request in measured.requests)
-    if missing and target.path != CHAT_PATH:
-        return load.measure(target._replace(path=CHAT_PATH), *counts, seed, ctx.check_cancelled, report)
-    return measured
 
 
 def _check_alive(ctx: Context, found: Subject, measured: Measured) -> None:
@@ -241,6 +190,19 @@ def _after(ctx: Context, found: Subject, before: Traffic, measured: Measured) ->
     return traffic.settled(ctx, found.server, None if before.finished is None else before.finished + sent)
 
 
+def _flush(ctx: Context, found: Subject, wanted: Wanted) -> Optional[bool]:
+    """Empty the prefix cache before a level of ``serve``; None where the engine has no way."""
+    if wanted.serve is None or not found.engine.get("flush_path"):
+        return None
+    with ctx.step("flush the prefix cache"):
+        return prefixcache.flush(ctx, found.server)
+
+
+def _cache(found: Subject, observed: _Observed) -> Dict[str, Any]:
+    share = prefixcache.hit_share(found.engine["metrics"], observed.before, observed.after)
+    return {} if share is None else {"prefix_hit_share": share}
+
+
 def _result(
     ctx: Context,
     params: Mapping[str, Any],
@@ -257,7 +219,7 @@ def _result(
         taken["unread"].append("load of the server: %s" % observed.before.why)
     return {
         "run_id": params["run_id"],
-        "bench": wanted._asdict(),
+        "bench": dict(wanted.said),
         "launch": found.launch,
         "engine": found.engine["name"],
         "model": server.model,
@@ -268,7 +230,7 @@ def _result(
         "requests": measured.requests[:_MOST_REQUESTS],
         "contaminated": contaminations(measured, observed.before, observed.after)
         + neighbours(observed.strangers, taken["gpus"], observed.sampler),
-        "machine": {**observed.sampler.machine(), "client": client},
+        "machine": {**observed.sampler.machine(), "client": client, **_cache(found, observed)},
         "fingerprint": taken,
     }
 

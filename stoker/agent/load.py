@@ -9,13 +9,13 @@ from __future__ import annotations
 import selectors
 import statistics
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from .stream import Stream, Target, prompt
 
 WARMUP = -1
-_TICK_S = 0.1
-_LINGER_S = 0.5
+TICK_S = 0.1
+LINGER_S = 0.5
 
 Run = Dict[str, Any]
 Request = Dict[str, Any]
@@ -86,7 +86,7 @@ def measure(
         if index != WARMUP and wall > 0:
             share = max(share, (time.thread_time() - busy) / wall)
         done.append(_summary(index, streams))
-        requests += [_request(index, stream) for stream in streams]
+        requests += [request(index, stream) for stream in streams]
         report(done[-1])
         if index != WARMUP and all(stream.error for stream in streams):
             break  # it will not get better, and each further one may take minutes to fail
@@ -126,7 +126,7 @@ def _connect(
             waiting += 1
     while waiting:
         check()
-        for key, _ in selector.select(_TICK_S):
+        for key, _ in selector.select(TICK_S):
             selector.unregister(key.fileobj)
             key.data.connected(time.perf_counter())
             waiting -= 1
@@ -151,21 +151,21 @@ def _send(selector: selectors.BaseSelector, streams: List[Stream]) -> None:
 def _receive(
     selector: selectors.BaseSelector, streams: List[Stream], check: Callable[[], None], limits: Limits
 ) -> None:
-    next_look = time.perf_counter() + _TICK_S
+    next_look = time.perf_counter() + TICK_S
     linger_until: Optional[float] = None
     while selector.get_map():
-        ready = selector.select(_TICK_S)
+        ready = selector.select(TICK_S)
         # What is readable now had arrived by now, however long it takes to get through all of it.
         now = time.perf_counter()
         for key, events in ready:
             _serve(selector, key.data, events, now)
         if now < next_look:
             continue
-        next_look = now + _TICK_S
+        next_look = now + TICK_S
         check()
         _expire(selector, now, limits)
         if linger_until is None and all(stream.ended_at for stream in streams):
-            linger_until = now + _LINGER_S
+            linger_until = now + LINGER_S
         if linger_until is not None and now > linger_until:
             return  # every answer is complete; a server that does not hang up is not waited for
 
@@ -192,7 +192,8 @@ def _expire(selector: selectors.BaseSelector, now: float, limits: Limits) -> Non
             selector.unregister(key.fileobj)
 
 
-def _request(run: int, stream: Stream) -> Request:
+def request(run: int, stream: Stream) -> Request:
+    """A request of the contract."""
     ended = stream.ended_at if stream.ended_at is not None else stream.heard_at
     return {
         "run": run,
@@ -201,14 +202,14 @@ def _request(run: int, stream: Stream) -> Request:
         "requested": stream.requested,
         "chunks": stream.chunks,
         "ttft_s": None if stream.first_at is None else round(stream.first_at - stream.sent_at, 6),
-        "tpot_s": _tpot(stream),
+        "tpot_s": tpot(stream),
         "seconds": round(ended - stream.sent_at, 6),
         "error": stream.error or None,
         "why": stream.why,
     }
 
 
-def _tpot(stream: Stream) -> Optional[float]:
+def tpot(stream: Stream) -> Optional[float]:
     """Seconds per token after the first chunk; None where there is only one."""
     if stream.error or stream.first_at is None or stream.last_at is None or not stream.tokens:
         return None
@@ -228,7 +229,7 @@ def _summary(index: int, streams: List[Stream]) -> Run:
         "ttft_s": None,
         "tpot_s": None,
         "valid": not bad,
-        "why": _why(bad, len(streams)),
+        "why": why(bad, len(streams)),
     }
     ends = [stream.ended_at for stream in streams if stream.ended_at is not None]
     seconds = max(ends) - min(stream.sent_at for stream in streams) if ends else 0.0
@@ -236,7 +237,7 @@ def _summary(index: int, streams: List[Stream]) -> Run:
         run["valid"] = False
         run["why"] = run["why"] or "it took no time"
         return run
-    tpots = [tpot for tpot in map(_tpot, streams) if tpot is not None]
+    tpots = [pace for pace in map(tpot, streams) if pace is not None]
     run["seconds"] = round(seconds, 6)
     run["tok_s"] = round(run["tokens"] / seconds, 4)
     ttfts = [stream.first_at - stream.sent_at for stream in streams if stream.first_at is not None]
@@ -245,7 +246,7 @@ def _summary(index: int, streams: List[Stream]) -> Run:
     return run
 
 
-def _why(bad: List[Stream], count: int) -> str:
+def why(bad: Sequence[Stream], count: int) -> str:
     """``2 of 8 requests failed: short (487 of 500 tokens came)``; the client's own failures say so."""
     if not bad:
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import socket
+from array import array
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
 from . import completion, http
@@ -12,7 +13,7 @@ from .completion import Chunk
 from .sse import Answer, AnswerError
 
 _PIECE = 64 << 10
-_WORDS = (
+WORDS = (
     "amber anchor basin beacon candle canyon cedar cinder cobalt copper coral crater delta ember falcon "
     "fern garnet glacier granite harbor hazel heron indigo island ivory jasper juniper kestrel lagoon "
     "lantern linden lotus maple marble meadow mercury mosaic nectar nickel oasis olive onyx opal orchid "
@@ -54,7 +55,7 @@ class Target(NamedTuple):
 def prompt(seed: str, index: int) -> str:
     """A prompt that shares its beginning with no other: a prefix cache cannot serve it."""
     dice = random.Random("%s/%d" % (seed, index))
-    known = _WORDS.split()
+    known = WORDS.split()
     words = [dice.choice(known) for _ in range(_PROMPT_WORDS)]
     return "%08x %s." % (dice.getrandbits(32), " ".join(words))
 
@@ -73,16 +74,21 @@ class Stream:
         error: Kind of what went wrong; empty: nothing did.
         why: The same in words.
         over: Whether nothing more is expected.
+        due_at: When it should have been sent: its latencies count from there, so that none is hidden.
+        gaps: Seconds between chunks with content; None: they are not kept.
+        usage: What the server counted.
     """
 
     __slots__ = (
         "_answer",
         "_unsent",
         "chunks",
+        "due_at",
         "ended_at",
         "error",
         "finish",
         "first_at",
+        "gaps",
         "heard_at",
         "index",
         "last_at",
@@ -91,6 +97,7 @@ class Stream:
         "sent_at",
         "socket",
         "tokens",
+        "usage",
         "why",
     )
 
@@ -98,7 +105,7 @@ class Stream:
         self.index = index
         self.requested = requested
         self.socket: Optional[socket.socket] = None
-        self.sent_at = self.heard_at = now
+        self.sent_at = self.heard_at = self.due_at = now
         self.first_at: Optional[float] = None
         self.last_at: Optional[float] = None
         self.ended_at: Optional[float] = None
@@ -108,6 +115,8 @@ class Stream:
         self.error = ""
         self.why = ""
         self.over = False
+        self.gaps: Optional[array[float]] = None
+        self.usage: Mapping[str, Any] = {}
         self._answer = Answer()
         self._unsent = request
 
@@ -188,16 +197,18 @@ class Stream:
             self._count(chunk)
         if chunk.content:
             self.chunks += 1
-            self.last_at = now
-            if self.first_at is None:
+            if self.last_at is None:
                 self.first_at = now
+            elif self.gaps is not None:
+                self.gaps.append(now - self.last_at)
+            self.last_at = now
         self.finish = chunk.finish or self.finish
         return None
 
     def _count(self, chunk: Chunk) -> None:
         if chunk.tokens is None:
             raise AnswerError("bad-json", "usage without completion_tokens: %s" % str(chunk.usage)[:60])
-        self.tokens = chunk.tokens
+        self.tokens, self.usage = chunk.tokens, chunk.usage
 
     def _complete(self, now: float) -> None:
         """The answer is whole: what it measures is settled."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from stoker import benchmarks, engines
 from stoker.config import names
-from stoker.errors import nearest
+from stoker.errors import InputError, nearest
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ARGUMENT = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -111,6 +111,24 @@ def benchmark(value: Any) -> str:
     if written not in benchmarks.NAMES:
         raise Wrong(f"{written!r} is no benchmark", nearest(written, benchmarks.NAMES))
     return written
+
+
+def parameter(name: str) -> Callable[[Any], Any]:
+    """A parameter of a benchmark, as the benchmark reads it."""
+
+    def read(value: Any) -> Any:
+        try:
+            return benchmarks.typed(name, value)
+        except InputError as error:
+            raise Wrong(error.what, error.next_step) from error
+
+    return read
+
+
+def rates(value: Any) -> tuple[float, ...]:
+    """Requests a second: one number, or a list of them."""
+    found: tuple[float, ...] = parameter("rate")(value)
+    return found
 
 
 def variable(value: Any) -> str:

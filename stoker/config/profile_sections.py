@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from stoker import benchmarks
 from stoker.config import profile_types as types
@@ -94,13 +96,36 @@ class Bench(Section):
     """The benchmark that a profile is judged by.
 
     Args:
-        name: Which benchmark: ``decode``.
+        name: Which benchmark: ``decode`` or ``serve``.
         runs: Measured runs, after one warm-up.
-        tokens: Tokens that each request generates, at least 2.
-        concurrency: Requests of a run, all at once.
+        tokens: Tokens that each request of ``decode`` generates, at least 2.
+        concurrency: Requests at once.
+        rate: Of ``serve``: requests a second, or a list of such loads; without it so many at once.
+        arrivals: Of ``serve`` at a rate: ``poisson`` (as it is without) or ``fixed``.
+        requests: Of ``serve``: how many a run has.
+        seconds: Of ``serve``, in place of their number: how long requests arrive.
+        input: Of ``serve``: tokens of a prompt: ``512``, ``256-768``, ``normal:512:128``,
+            ``lognormal:512:300:16-4096`` (mean, standard deviation, bounds).
+        output: Of ``serve``: tokens that are asked for, likewise.
+        seed: Of ``serve``: of lengths and arrivals.
+        goodput: Of ``serve``: limits of a good request in seconds: ``ttft=0.5,tpot=0.05,e2e=10``.
     """
 
     name: types.Benchmark = benchmarks.Bench.name
     runs: types.Runs = benchmarks.Bench.runs
     tokens: types.Tokens = benchmarks.Bench.tokens
     concurrency: types.Concurrency = benchmarks.Bench.concurrency
+    rate: types.Rates | None = None
+    arrivals: types.Arrivals | None = None
+    requests: types.Requests | None = None
+    seconds: types.RunSeconds | None = None
+    input: types.InputLengths | None = None
+    output: types.OutputLengths | None = None
+    seed: types.Seed | None = None
+    goodput: types.Goodput | None = None
+
+    @model_serializer(mode="wrap")
+    def _told(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What is not said is not told: records and plans of ``decode`` look as they always did."""
+        told: dict[str, Any] = inner(self)
+        return {name: value for name, value in told.items() if value is not None}

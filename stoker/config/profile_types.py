@@ -75,6 +75,53 @@ Concurrency = Annotated[
     PlainValidator(kinds.whole(*benchmarks.BOUNDS["concurrency"])),
     _whole(*benchmarks.BOUNDS["concurrency"]),
 ]
+_RATE: schema.Schema = {
+    "type": "number",
+    "minimum": benchmarks.RATES[0],
+    "maximum": benchmarks.RATES[1],
+}
+_RUN_SECONDS: schema.Schema = {
+    "type": "number",
+    "minimum": benchmarks.SECONDS[0],
+    "maximum": benchmarks.SECONDS[1],
+}
+_COUNT = "[1-9][0-9]{0,5}"
+_LENGTHS = schema.text(
+    rf"^(?:{_COUNT}(?:-{_COUNT})?|(?:log)?normal:{_COUNT}:[0-9]{{1,6}}(?::{_COUNT}-{_COUNT})?){_END}",
+    numbers=False,
+)
+_LIMIT = r"(?:ttft|tpot|e2e)=[0-9]{1,6}(?:\.[0-9]{1,6})?"
+
+
+def _lengths(least: int) -> WithJsonSchema:
+    return _or_template({"anyOf": [schema.whole(least, benchmarks.lengths.MOST), _LENGTHS]})
+
+
+Rates = Annotated[
+    tuple[float, ...],
+    PlainValidator(kinds.rates),
+    PlainSerializer(list),
+    WithJsonSchema(schema.template_or(_RATE, {"type": "array", "items": _RATE, "minItems": 1})),
+]
+Arrivals = Annotated[
+    str, PlainValidator(kinds.parameter("arrivals")), _or_template({"enum": list(benchmarks.ARRIVALS)})
+]
+Requests = Annotated[
+    int,
+    PlainValidator(kinds.whole(*benchmarks.BOUNDS["requests"])),
+    _whole(*benchmarks.BOUNDS["requests"]),
+]
+RunSeconds = Annotated[float, PlainValidator(kinds.parameter("seconds")), _or_template(_RUN_SECONDS)]
+InputLengths = Annotated[str, PlainValidator(kinds.parameter("input")), _lengths(1)]
+OutputLengths = Annotated[str, PlainValidator(kinds.parameter("output")), _lengths(2)]
+Seed = Annotated[
+    int, PlainValidator(kinds.whole(*benchmarks.BOUNDS["seed"])), _whole(*benchmarks.BOUNDS["seed"])
+]
+Goodput = Annotated[
+    str,
+    PlainValidator(kinds.parameter("goodput")),
+    _or_template(schema.text(rf"^{_LIMIT}(?:,{_LIMIT})*{_END}", numbers=False)),
+]
 Port = Annotated[int, PlainValidator(kinds.whole(1, 65535)), _whole(1, 65535)]
 Address = Annotated[str, PlainValidator(kinds.address), _pattern(_ADDRESS)]
 Model = Annotated[str, PlainValidator(kinds.model), _pattern(_MODEL)]

@@ -70,6 +70,8 @@ class Metrics:
         generation_tokens: Counters whose sum is the number of tokens generated since the start.
         throughput: Gauges whose sum is the tokens a second that are made now.
         steps: Counters of decoding steps; only for an engine that counts a request's tokens at its end.
+        cached: Counters of prompt tokens that came out of the prefix cache.
+        looked_up: Counters of prompt tokens that were looked for in it.
     """
 
     path: str = "/metrics"
@@ -79,6 +81,8 @@ class Metrics:
     generation_tokens: tuple[str, ...] = ()
     throughput: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    cached: tuple[str, ...] = ()
+    looked_up: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ class Engine:
         info_paths: GET, JSON: what the running server says of itself, first that answers wins.
         info_passing: Fields of that which the engine makes up anew at each start: no arguments.
         metrics: Where it tells its load.
+        flush_path: POST: empties its prefix cache, where that is switched on. Empty where it cannot.
         rewrites: Variables that the engine itself sets in its workers, name to value (``""``: any): no
             surprise there, and the reason why a profile's own value may not hold.
         env_prefixes: Prefixes of variables the engine reads, besides the general tuning prefixes.
@@ -149,6 +154,7 @@ class Engine:
     info_paths: tuple[str, ...] = ()
     info_passing: tuple[str, ...] = ()
     metrics: Metrics = Metrics()
+    flush_path: str = ""
     rewrites: dict[str, str] = field(default_factory=dict)
     env_prefixes: tuple[str, ...] = ()
     shm_prefixes: tuple[str, ...] = ()

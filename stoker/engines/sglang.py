@@ -98,7 +98,10 @@ SGLANG = Engine(
         finished=("sglang:num_requests_total",),
         generation_tokens=("sglang:generation_tokens_total",),
         throughput=("sglang:gen_throughput",),
+        cached=("sglang:cached_tokens_total",),
+        looked_up=("sglang:prompt_tokens_total",),
     ),
+    flush_path="/flush_cache",
     rewrites={
         "NCCL_CUMEM_ENABLE": "0",
         "NCCL_NVLS_ENABLE": "0",

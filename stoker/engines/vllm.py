@@ -100,7 +100,10 @@ VLLM = Engine(
         waiting=("vllm:num_requests_waiting",),
         finished=("vllm:request_success_total",),
         generation_tokens=("vllm:generation_tokens_total",),
+        cached=("vllm:prefix_cache_hits_total",),
+        looked_up=("vllm:prefix_cache_queries_total",),
     ),
+    flush_path="/reset_prefix_cache",
     rewrites={
         "OMP_NUM_THREADS": "",
         "VLLM_WORKER_MULTIPROC_METHOD": "",

@@ -56,8 +56,7 @@ class Experiment:
     """
 
     def __init__(self, job: Job, kind: str, profile: str, bench: Bench, journal: Journal) -> None:
-        given = {"bench": bench.name, "runs": bench.runs, "tokens": bench.tokens}
-        self._job = replace(job, args={**job.args, **given, "concurrency": bench.concurrency})
+        self._job = replace(job, args={**job.args, **measure.said_of(bench)})
         self._label = f"{profile}{judge.TRIAL}{kind}"
         self._journal = journal
         self.touched: dict[str, str] = {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ class Flag:
         positional: On a command line typed without its name, and demanded.
         in_book: Whether a playbook may give it.
         alone: What the flag stands for without a value; None: it needs one.
+        check: Of a text: raises InputError where it cannot be used; gets the text and where it stands.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Flag:
     positional: bool = False
     in_book: bool = True
     alone: float | None = None
+    check: Callable[[str, str], None] | None = field(default=None, compare=False)
 
     @property
     def spelled(self) -> str:
@@ -82,6 +84,8 @@ class Flag:
             raise InputError("is empty", where=where, next_step="name one, or leave it out")
         if self.kind == "name" and not names.is_name(str(value)):
             raise InputError(f"{str(value)!r} is no name", where=where, next_step=names.HINT)
+        if self.check is not None:
+            self.check(str(value), where)
         if self.kind == "regex":
             _check_regex(str(value), where)
         elif self.kind == "since":

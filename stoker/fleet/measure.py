@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from stoker import benchmarks
 from stoker.benchmarks import BOUNDS
 from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed
-from stoker.fleet import aftermath, life, servers
+from stoker.fleet import aftermath, life, loads, servers
 from stoker.fleet.flags import Flag
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome, Verb
@@ -18,12 +20,27 @@ if TYPE_CHECKING:
     from stoker.plan import LaunchPlan
     from stoker.results.record import Record, Subject
 
+
+def _flag(name: str, help_: str) -> Flag:
+    """A parameter of a benchmark: what it takes is the benchmark's to say."""
+    return Flag(name, help_, check=partial(benchmarks.check, name))
+
+
 BENCH = (
-    Flag("bench", "Which benchmark (decode)."),
+    Flag("bench", "Which benchmark: decode or serve (decode)."),
     Flag("runs", "Measured runs, after one warm-up.", "whole", least=BOUNDS["runs"][0]),
-    Flag("tokens", "Tokens of each request.", "whole", least=BOUNDS["tokens"][0]),
-    Flag("concurrency", "Requests at once.", "whole", least=BOUNDS["concurrency"][0]),
+    Flag("tokens", "Tokens of each request of decode.", "whole", least=BOUNDS["tokens"][0]),
+    _flag("concurrency", "Requests at once; of serve also several loads in turn: 1,8,32."),
+    _flag("rate", "Of serve: requests a second, several loads in turn: 1,2,4 (without: closed loop)."),
+    _flag("arrivals", "At a rate: poisson or fixed (poisson)."),
+    Flag("requests", "Of a run of serve (100).", "whole", least=1, most=BOUNDS["requests"][1]),
+    _flag("seconds", "How long requests of a run of serve arrive, in place of their number."),
+    _flag("input", "Prompt tokens: 512, 256-768, normal:512:128, lognormal:512:300:16-4096 (512)."),
+    _flag("output", "Tokens asked for, likewise (128)."),
+    Flag("seed", "Of lengths and arrivals (0).", "whole", most=BOUNDS["seed"][1]),
+    _flag("goodput", "Limits of a good request, in seconds: ttft=0.5,tpot=0.05,e2e=10."),
 )
+_PARAMETERS = tuple(flag.name for flag in BENCH if flag.name != "bench")
 PORT = Flag("port", "Port of the server, where somebody started it by hand.", "whole", least=1, most=65535)
 MAX_LOSS = Flag("max_loss", "Loss that an ok must rule out, 0..1 (0.10).", "number")
 _SHOWN_CAUSES = 3
@@ -40,10 +57,19 @@ def bench(job: Job) -> Outcome:
     if launches > 1:  # they restart the server
         servers.planned(job)
     job.project.store.check_room()
-    results = [_measure(job)]
+    levels = _levels(job, job.plan)
+    results: list[list[dict[str, Any]]] = [[] for _ in levels]
     for _ in range(launches - 1):
+        for level, found in zip(levels, results, strict=True):
+            found.append(_measure(job, level))
         life.restart(job)
-        results.append(_measure(job))
+    works = [partial(_finished, job, level, found) for level, found in zip(levels, results, strict=True)]
+    return works[0]() if len(works) == 1 else loads.told(job, works, levels)
+
+
+def _finished(job: Job, level: Bench, results: list[dict[str, Any]]) -> Outcome:
+    """Measure the last launch under a load, judge it and save it, before the next load may fail."""
+    results.append(_measure(job, level))
     return _judged(job, _record(job, results), results)
 
 
@@ -54,7 +80,7 @@ def launch(job: Job) -> Record:
         HostFailed: As :func:`bench`.
     """
     job.project.store.check_room()
-    results = [_measure(job)]
+    results = [_measure(job, bench_of(job, job.plan))]
     record = _record(job, results)
     job.project.store.save(record)
     _pull(job, record, results)
@@ -62,19 +88,35 @@ def launch(job: Job) -> Record:
 
 
 def bench_of(job: Job, plan: LaunchPlan | None) -> Bench:
-    """The profile's benchmark with what the command line says instead."""
-    from stoker.benchmarks import merge
+    """The profile's benchmark with what the command line says instead, where it is of one load.
 
-    given = {name: job.args[name] for name in ("runs", "tokens", "concurrency")}
-    return merge(plan.bench if plan else {}, {**given, "name": job.args["bench"]})
+    Raises:
+        InputError: It is none, or of several.
+    """
+    return benchmarks.merge(plan.bench if plan else {}, _said(job))
 
 
-def _measure(job: Job) -> dict[str, Any]:
-    """One launch's measurement, as the host tells it."""
+def _levels(job: Job, plan: LaunchPlan | None) -> tuple[Bench, ...]:
+    """The same under each of its loads."""
+    return benchmarks.levels(plan.bench if plan else {}, _said(job))
+
+
+def _said(job: Job) -> dict[str, Any]:
+    """What the command line says of the benchmark."""
+    return {name: job.args.get(name) for name in _PARAMETERS} | {"name": job.args["bench"]}
+
+
+def said_of(bench: Bench) -> dict[str, Any]:
+    """Arguments that ask for exactly this benchmark, whatever a profile has."""
+    wire = bench.to_wire()
+    return {"bench": wire.pop("name"), **{name: wire.get(name) for name in _PARAMETERS}}
+
+
+def _measure(job: Job, wanted: Bench) -> dict[str, Any]:
+    """One launch's measurement under one load, as the host tells it."""
     from stoker.results.record import new_run_id
 
     plan = job.plan
-    wanted = bench_of(job, plan)
     salt, salt_id = job.project.salt
     params = {
         "plan": plan.to_wire() if plan else None,
@@ -161,6 +203,7 @@ def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:
         data["causes"] = why.data["causes"]
     _refuse_incomplete(job, record, data)
     lines = [(verdict.line, "")] if verdict.line else []
+    lines += [(loads.line(data), "")] if record.bench.name != "decode" else []
     lines += [(f"not kept on the host: {text}", "yellow") for text in _unkept(results)]
     lines += [(f"contaminated: {text}", "yellow") for text in record.contaminated]
     if why:
@@ -225,18 +268,19 @@ def _bench_data(record: Record) -> dict[str, Any]:
         "bench": record.bench.to_wire(),
         "simulated": record.simulated,
         "contaminated": list(record.contaminated),
-        "tok_s": round(record.metrics["decode_tok_s"].value, 3) if "decode_tok_s" in record.metrics else None,
+        "tok_s": round(record.pace.value, 3) if record.pace else None,
         "metrics": {name: vars(metric) for name, metric in record.metrics.items()},
         "verdict": verdict.verdict if verdict else None,
         "change": verdict.change if verdict else None,
         "line": verdict.line if verdict else "",
         "causes": [],
+        **loads.of(record),
     }
 
 
 def _headline(record: Record) -> str:
     verdict = record.verdict
-    what = f"{record.metrics['decode_tok_s'].value:.1f} tok/s"
+    what = f"{record.pace.value:.1f} tok/s" if record.pace else "not measured"
     word = verdict.verdict if verdict else "unjudged"
     shown = word.upper() if word in ("ok", "regressed", "improved") else word
     mark = " (simulated)" if record.simulated else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from stoker.benchmarks import merge
@@ -36,6 +36,7 @@ class Key:
         tokens: Of each request.
         concurrency: Requests at once.
         simulated: Pretended and real never meet.
+        load: All other parameters of ``serve``, on one line; empty for ``decode``.
     """
 
     host: str
@@ -45,13 +46,21 @@ class Key:
     tokens: int
     concurrency: int
     simulated: bool
+    load: str = field(default="", repr=False)  # the names of older files are made of what it is without
 
     @classmethod
     def of(cls, record: Record) -> Key:
         """The key of a record."""
         bench = record.bench
-        measured = (bench.name, bench.tokens, bench.concurrency, record.simulated)
+        measured = (bench.name, bench.tokens, bench.concurrency, record.simulated, bench.load)
         return cls(record.host, record.model, record.engine, *measured)
+
+    @property
+    def judged(self) -> str:
+        """The metric that its samples are, as ``Bench.judged`` names it."""
+        if self.bench == "decode":
+            return "decode_tok_s"
+        return "output_tok_s" if self.concurrency else "user_tok_s"
 
     def differs(self, other: Key) -> tuple[str, ...]:
         """What keeps two results from being compared, ``name: mine, theirs``; empty where nothing does."""
@@ -147,6 +156,7 @@ class Missing:
 def dumps(baseline: Baseline) -> str:
     """The text of its file: what people review first, the long fingerprint last."""
     data: dict[str, Any] = {"schema": SCHEMA} | asdict(baseline)
+    data["key"] = {name: value for name, value in data["key"].items() if value != "" or name != "load"}
     data["fingerprint"] = {name: value for name, value in data.pop("fingerprint").items() if value}
     return _HEAD + yaml_text(data, packed=_PACKED)
 
@@ -187,6 +197,7 @@ def _baseline(shape: Shape) -> Baseline:
             tokens=key.whole("tokens"),
             concurrency=key.whole("concurrency"),
             simulated=key.flag("simulated"),
+            load=key.text("load", ""),
         ),
         launches=launches,
         profile=shape.text("profile", ""),
@@ -199,6 +210,11 @@ def _baseline(shape: Shape) -> Baseline:
 
 
 def _check_bench(key: Shape) -> None:
+    if key.text("bench") == "serve":
+        # Its load is compared as a whole: what no run of this version can have measured serves for none.
+        if not key.text("load"):
+            raise key.wrong("load", "a text", "")
+        return
     for name, value in (("name", key.text("bench")), *((n, key.whole(n)) for n in ("tokens", "concurrency"))):
         try:
             merge({name: value})

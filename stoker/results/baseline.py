@@ -37,10 +37,11 @@ class Baselines:
 
     def _fresh_path(self, key: Key) -> Path:
         model = key.model.rstrip("/").rpartition("/")[2]
-        words = [key.host, model, key.engine, f"{key.bench}-{key.tokens}x{key.concurrency}"]
+        size = key.load or f"{key.tokens}x{key.concurrency}"
+        words = [key.host, model, key.engine, f"{key.bench}-{size}"]
         name = "--".join(re.sub(r"[^A-Za-z0-9._]+", "-", word).strip("-.")[:60] or "x" for word in words)
         # The words are shortened and cleaned; the digest keeps two keys apart that read the same.
-        digest = hashlib.sha256(repr(key).encode("utf-8", "replace")).hexdigest()[:6]
+        digest = hashlib.sha256((repr(key) + key.load).encode("utf-8", "replace")).hexdigest()[:6]
         return self.folder / f"{name}--{'simulated-' if key.simulated else ''}{digest}.yml"
 
     def all(self) -> tuple[Baseline, ...]:

@@ -9,8 +9,9 @@ from typing import Any
 from stoker.results.baseline import Baseline, Key, Missing
 from stoker.results.explain import Explanation, explain
 from stoker.results.figures import figure, percent
+from stoker.results.metrics import Metric
 from stoker.results.noise import Launches
-from stoker.results.record import Metric, Record
+from stoker.results.record import Record
 from stoker.results.stats import IMPROVED, INCONCLUSIVE, MAX_LOSS, NO_BASELINE, OK, Verdict, judge
 
 
@@ -130,7 +131,7 @@ def _whole(verdict: Verdict, record: Record) -> Verdict:
 
 
 def _metrics(run: Record | Baseline) -> Mapping[str, Metric]:
-    return run.metrics if isinstance(run, Record) else {"decode_tok_s": Metric(run.tok_s, "tok/s")}
+    return run.metrics if isinstance(run, Record) else {run.key.judged: Metric(run.tok_s, "tok/s")}
 
 
 def _rows(a: Mapping[str, Metric], b: Mapping[str, Metric]) -> Iterator[Row]:

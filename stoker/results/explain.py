@@ -89,7 +89,7 @@ def side_of(run: Record | Baseline) -> Side:
     if isinstance(run, Baseline):
         label = f"the baseline of {run.accepted_at[:10] or run.run_ids[-1]}"
         return Side(label, run.fingerprint, run.key.engine, run.profile, run.profile_hash, run.tok_s)
-    pace = run.metrics.get("decode_tok_s")
+    pace = run.pace
     return Side(
         run.run_id,
         run.fingerprint,

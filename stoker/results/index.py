@@ -33,14 +33,15 @@ class Summary:
         engine: The engine's name.
         model: As the server reported it.
         bench: The benchmark with its parameters, for people.
-        tok_s: Decode tokens a second; None where no run was valid.
+        tok_s: Tokens a second, as they are judged; None where no run was valid.
         verdict: As judged when it was made; empty before.
         change: Against the baseline then; None without one.
         simulated: Whether anything of it was pretended.
         contaminated: Whether something disturbed it.
         damage: Why the record cannot be read; empty where it can.
-        tokens: Of each request.
-        concurrency: Requests at once.
+        tokens: Of each request of ``decode``.
+        concurrency: Requests at once; 0 where they came at a rate.
+        size: What was asked and how much at once, for people: ``500×32``, ``512+128 4/s``.
         measured: What was measured, without how often: one for each series of a history.
         points: The launches that have a valid run.
     """
@@ -61,13 +62,9 @@ class Summary:
     damage: str = ""
     tokens: int = 0
     concurrency: int = 0
+    size: str = ""
     measured: str = ""
     points: tuple[Point, ...] = ()
-
-    @property
-    def size(self) -> str:
-        """``500×32``: tokens of each request, requests at once."""
-        return f"{self.tokens}×{self.concurrency}"
 
 
 _COLUMNS = [f.name for f in fields(Summary)]
@@ -122,7 +119,7 @@ def _summary(file: Path, run_id: str, stamp: str) -> Summary:
 
 
 def _of(record: Record, stamp: str) -> Summary:
-    pace = record.metrics.get("decode_tok_s")
+    pace = record.pace
     return Summary(
         run_id=record.run_id,
         stamp=stamp,
@@ -139,6 +136,7 @@ def _of(record: Record, stamp: str) -> Summary:
         contaminated=bool(record.contaminated),
         tokens=record.bench.tokens,
         concurrency=record.bench.concurrency,
+        size=record.bench.size,
         measured=points.measured(record.bench),
         points=points.of(record),
     )

@@ -49,7 +49,9 @@ def measured(bench: Bench) -> str:
         bench: How many runs there are is left out: that is evidence, not what is measured.
     """
     parameters = [
-        f"{name} {value}" for name, value in bench.to_wire().items() if name not in ("name", "runs")
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in bench.to_wire().items()
+        if name not in ("name", "runs")
     ]
     return f"{bench.name}: {', '.join(parameters)}"
 

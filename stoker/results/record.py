@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +16,7 @@ from stoker.errors import InputError
 from stoker.plan import LaunchPlan
 from stoker.results import fingerprint as fingerprints
 from stoker.results.fingerprint import Fingerprint
+from stoker.results.metrics import Metric, metrics_of
 from stoker.results.shape import Shape, parse
 from stoker.results.stats import VERDICTS, Need, Verdict
 
@@ -24,14 +24,6 @@ SCHEMA = 1
 MAX_BYTES = 64 << 20  # of a record or a raw result; a thousand runs are less than a hundredth of it
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A figure with its unit."""
-
-    value: float
-    unit: str
 
 
 @dataclass(frozen=True)
@@ -48,6 +40,10 @@ class Run:
         tpot_s: Time per token after the first, median over the requests.
         valid: False for a run that is no measurement.
         why: Why it is not valid.
+        user_tok_s: Of ``serve`` at a rate, the tokens a second that each client got: all tokens by the sum of
+            all waits, from the moment at which each request should have come; else None.
+        figures: Of ``serve``, what else it came to, by name with its unit: ``ttft_p99_s``, ``req_s``, …
+        errors: Of ``serve``, kind of error to how many requests had it.
     """
 
     index: int
@@ -59,6 +55,15 @@ class Run:
     tpot_s: float | None
     valid: bool
     why: str = ""
+    user_tok_s: float | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def pace(self) -> float | None:
+        """What verdicts rest on, tok/s; None where it is not valid."""
+        found = self.tok_s if self.user_tok_s is None else self.user_tok_s
+        return found if self.valid else None
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,8 @@ class Launch:
 
     @property
     def samples(self) -> tuple[float, ...]:
-        """tok/s of the valid runs."""
-        return tuple(run.tok_s for run in self.runs if run.valid and run.tok_s is not None)
+        """tok/s of the valid runs, as they are judged."""
+        return tuple(run.pace for run in self.runs if run.pace is not None)
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,11 @@ class Record:
         return self.subject.resolved
 
     @property
+    def pace(self) -> Metric | None:
+        """The figure that verdicts rest on; None where no run was valid."""
+        return self.metrics.get(self.bench.judged)
+
+    @property
     def samples(self) -> tuple[tuple[float, ...], ...]:
         """tok/s of the valid runs of each launch that has any."""
         return tuple(launch.samples for launch in self.launches if launch.samples)
@@ -179,6 +189,7 @@ class Record:
         data: dict[str, Any] = {"schema": SCHEMA, "run_id": self.run_id, "created": self.created}
         data |= asdict(self.subject) | asdict(self)
         del data["subject"]
+        data["bench"] = self.bench.to_wire()
         return data
 
     def dumps(self) -> str:
@@ -233,7 +244,7 @@ def build(results: Sequence[Mapping[str, Any]], subject: Subject, *, where: str 
         model=first.text("model"),
         bench=bench,
         launches=launches,
-        metrics=_metrics(launches),
+        metrics=metrics_of(bench, launches),
         fingerprint=fingerprints.read(last.shape("fingerprint")),
         simulated=any(shape.flag("simulated", False) for shape in shapes),
         contaminated=tuple(text for shape in shapes for text in shape.texts("contaminated")),
@@ -352,7 +363,12 @@ def _run(shape: Shape) -> Run:
         tpot_s=shape.maybe("tpot_s"),
         valid=shape.flag("valid"),
         why=shape.text("why", ""),
+        user_tok_s=shape.maybe("user_tok_s"),
+        figures={name: shape.shape("figures").number(name) for name in shape.mapping("figures")},
+        errors={name: shape.shape("errors").whole(name) for name in shape.mapping("errors")},
     )
+    if run.user_tok_s is not None and run.user_tok_s <= 0:
+        raise shape.wrong("user_tok_s", "a positive number", run.user_tok_s)
     if run.valid and not (run.tok_s and run.tok_s > 0 and run.seconds and run.seconds > 0):
         raise shape.wrong("tok_s", "a positive number in a valid run", run.tok_s)
     return run
@@ -360,17 +376,3 @@ def _run(shape: Shape) -> Run:
 
 def _metric(shape: Shape) -> Metric:
     return Metric(shape.number("value"), shape.text("unit"))
-
-
-def _metrics(launches: Sequence[Launch]) -> dict[str, Metric]:
-    """Figures over the valid runs; those that nothing was measured for are left out."""
-    runs = [run for launch in launches for run in launch.runs if run.valid]
-    seconds = sum(run.seconds or 0.0 for run in runs)
-    if not runs or seconds <= 0:
-        return {}
-    metrics = {"decode_tok_s": Metric(sum(run.tokens for run in runs) / seconds, "tok/s")}
-    for name in ("ttft_s", "tpot_s"):
-        values = [value for run in runs if (value := getattr(run, name)) is not None]
-        if values:
-            metrics[name] = Metric(statistics.median(values), "s")
-    return metrics

@@ -43,13 +43,20 @@ def texts() -> dict[str, str]:
 def baseline() -> Schema:
     """Of an accepted result, out of its type: what has a default may be left out, or be null."""
     whole = _untitled(TypeAdapter(accepted.Baseline).json_schema())
-    optional = {"profile", "profile_hash", "fingerprint", "accepted_at", "accepted_by", "why", "launch_id"}
+    optional = {
+        "profile",
+        "profile_hash",
+        "fingerprint",
+        "accepted_at",
+        "accepted_by",
+        "why",
+        "launch_id",
+        "load",
+    }
     definitions = {name: _loosened(schema, optional) for name, schema in whole.pop("$defs").items()}
     launch = definitions["Accepted"]["properties"]
     launch["tok_s"] |= {"minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e299}}
-    key = definitions["Key"]["properties"]
-    key["bench"] = {"enum": list(benchmarks.NAMES)}
-    key |= {name: parts.whole(*benchmarks.BOUNDS[name]) for name in ("tokens", "concurrency")}
+    definitions["Key"] = {"anyOf": [_key(definitions["Key"], name) for name in benchmarks.NAMES]}
     own = _loosened(whole, optional)
     own["properties"] |= {"schema": parts.whole(0, accepted.SCHEMA)}
     own["properties"]["launches"] |= {"minItems": 1}
@@ -60,6 +67,18 @@ def baseline() -> Schema:
         "An accepted result: written by `inv baseline`, reviewed by people.",
         {**told, "$defs": definitions},
     )
+
+
+def _key(key: Schema, bench: str) -> Schema:
+    """What a baseline is of, for one benchmark."""
+    own: Schema = {"bench": {"enum": [bench]}}
+    for name in ("tokens", "concurrency"):
+        least, most = benchmarks.BOUNDS[name]
+        own[name] = parts.whole(least if bench == "decode" else 0, most)
+    if bench == "decode":
+        return {**key, "properties": key["properties"] | own}
+    own["load"] = {"type": "string", "pattern": r"\S"}
+    return {**key, "properties": key["properties"] | own, "required": [*key["required"], "load"]}
 
 
 def _untitled(schema: Any) -> Any:

@@ -45,6 +45,7 @@ STRICTER = {
         *("is missing", "unknown profile", "names no profile", "extend each other", "is set by"),
         *("are the same argument", "are both set", "shows a key to everybody", "reads no API key"),
         *("is set under env: too", "no regular expression", "no IP address"),
+        *("lengths go from", "limited twice", ", ttft goes", ", tpot goes", ", e2e goes"),
     ),
     "inventory": (
         *(
@@ -64,6 +65,8 @@ STRICTER = {
         *("there is no file", "is given twice", "needs ", "inside a text", "cannot be the name"),
         *("variable that Stoker sets", "one task with", "open quote", "there is no command", "is no name"),
         *("no regular expression", "neither an age nor a time", "no benchmark", "template in vars_files"),
+        *("is not a number", "is not a whole number", "is no distribution", "lengths go from"),
+        *("no kind of arrivals", "no limit", "limited twice", "is out of bounds,"),
     ),
     "baseline": (),
     "invoke": ("could mean",),

@@ -1,0 +1,231 @@
+"""``serve``, against a server of a known pace: what is asked, when, and what of it is a measurement."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import statistics
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from stoker.agent import bench, figures, http, prefixcache, serve, workload
+from stoker.agent.context import AgentError
+from stoker.agent.load import Limits, Measured
+from stoker.agent.traffic import Traffic
+from stoker.benchmarks import lengths, merge
+from stoker.results.record import Subject, build
+from tests.agent.programs_paced import Paced
+from tests.agent.test_bench import ENGINE, RUN_ID, context
+
+SHORT = Limits(connect_s=2.0, silence_s=0.4, token_s=1.0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Paced]:
+    with Paced() as running:
+        yield running
+
+
+def wanted(**fields: Any) -> workload.Serve:
+    given = {"runs": 1, "requests": 12, "input": "20", "output": "10", **fields}
+    return workload.wanted(merge({"name": "serve", **given}).to_wire())
+
+
+def measure(server: Paced, model: str = "ok@400@0.02", **fields: Any) -> Measured:
+    return serve.measure(server.target(model), wanted(**fields), "seed", limits=SHORT)
+
+
+def rows(found: Measured, run: int = 0) -> list[dict[str, Any]]:
+    return [request for request in found.requests if request["run"] == run]
+
+
+@pytest.mark.parametrize("load", [{"concurrency": 4}, {"rate": 60}, {"rate": 60, "arrivals": "fixed"}])
+def test_every_token_is_counted(server: Paced, load: dict[str, Any]) -> None:
+    found = measure(server, output="5-20", runs=2, **load)
+    for run in found.runs:
+        mine = rows(found, run["index"])
+        assert (run["valid"], run["errors"], len(mine)) == (True, {}, 12)
+        assert run["tokens"] == run["requested"] == sum(row["tokens"] for row in mine)
+        assert all(5 <= row["tokens"] <= 20 for row in mine)
+        assert run["tok_s"] == pytest.approx(run["tokens"] / run["seconds"], rel=1e-3)
+        assert run["figures"]["req_s"] == pytest.approx(12 / run["seconds"], rel=1e-3)
+
+
+def test_every_run_has_the_same_lengths_and_arrivals_and_other_words(server: Paced) -> None:
+    with Paced() as fresh:
+        found = measure(fresh, "ok@400@0.02", output="5-20", input="10-90", runs=2, rate=60)
+        prompts = http.get("127.0.0.1", fresh.port, "/prompts", 5).json()
+    one, two = (sorted(rows(found, run), key=lambda row: int(row["index"])) for run in (0, 1))
+    assert [row["requested"] for row in one] == [row["requested"] for row in two]
+    assert [row["due_s"] for row in one] == pytest.approx([row["due_s"] for row in two], abs=1e-5)
+    assert len({text[:8] for text in prompts}) == len(prompts)
+
+
+def test_at_a_rate_requests_do_not_wait_for_each_other(server: Paced) -> None:
+    # Each takes 0.3 s and they come 50 times a second: one after the other they would take 6 s.
+    found = measure(server, "ok@1000@0.3", rate=50, arrivals="fixed", requests=20)
+    dues = [row["due_s"] for row in rows(found)]
+    assert dues == pytest.approx([index / 50 for index in range(20)], abs=1e-5)
+    assert found.runs[0]["seconds"] < 3
+
+
+def test_poisson_arrivals_have_the_rate_and_the_spread_that_are_asked() -> None:
+    drawn = list(workload.orders(wanted(rate=10, requests=20000)))
+    at = [order.at_s or 0.0 for order in drawn]
+    gaps = [b - a for a, b in pairwise(at)]
+    assert statistics.fmean(gaps) == pytest.approx(0.1, rel=0.05)
+    assert statistics.stdev(gaps) == pytest.approx(0.1, rel=0.05)
+
+
+def test_seconds_bound_the_arrivals() -> None:
+    drawn = list(workload.orders(wanted(rate=10, arrivals="fixed", requests=None, seconds=3)))
+    assert len(drawn) == 30
+
+
+def test_a_closed_loop_of_seconds_begins_nothing_after_them(server: Paced) -> None:
+    found = measure(server, concurrency=2, requests=None, seconds=1)
+    mine = rows(found)
+    assert max(row["due_s"] for row in mine) < 1
+    assert len(mine) > 4
+
+
+def test_never_more_than_so_many_at_once(server: Paced) -> None:
+    found = rows(measure(server, concurrency=3, output="5-20"))
+    marks = [(row["due_s"], 1) for row in found] + [(row["due_s"] + row["seconds"], -1) for row in found]
+    running = most = 0
+    for _, step in sorted((round(at, 4), step) for at, step in marks):
+        running += step
+        most = max(most, running)
+    assert most == 3
+
+
+def test_a_request_that_is_sent_late_is_charged_from_when_it_was_due(server: Paced) -> None:
+    # The generator itself is held up for 0.3 s: what came due meanwhile waited, and that counts.
+    held = []
+
+    def check() -> None:
+        if len(held) < 3:
+            held.append(True)
+            time.sleep(0.3)
+
+    asked = wanted(rate=100, arrivals="fixed", requests=80)
+    found = serve.measure(server.target("ok@1000@0.01"), asked, "seed", check, limits=SHORT)
+    late = [row for row in rows(found) if row["late_s"] > 0.05]
+    assert late
+    assert all(row["ttft_s"] >= row["late_s"] + 0.009 for row in late)
+    assert found.runs[0]["figures"]["late_p99_s"] == pytest.approx(
+        figures.percentile(sorted(row["late_s"] for row in rows(found)), 0.99), abs=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [("stops", "short"), ("http-500", "http-500"), ("reset", "reset"), ("silent", "timeout"), ("cut", "cut")],
+)
+def test_a_bad_answer_is_no_measurement_and_its_kind_is_counted(server: Paced, mode: str, kind: str) -> None:
+    found = measure(server, mode, concurrency=2, requests=4)
+    run = found.runs[0]
+    assert (run["valid"], run["tok_s"], run["figures"]) == (False, None, {})
+    assert set(run["errors"]) == {kind}
+    assert "requests failed: " + kind in run["why"]
+
+
+def test_good_requests_are_those_within_every_limit(server: Paced) -> None:
+    easy = measure(server, concurrency=2, goodput="ttft=5,tpot=1,e2e=9").runs[0]["figures"]
+    none = measure(server, concurrency=2, goodput="ttft=5,tpot=0.0001").runs[0]["figures"]
+    assert easy["good_req_s"] == easy["req_s"]
+    assert none["good_req_s"] == 0
+
+
+def test_at_a_rate_the_clients_pace_counts_the_wait(server: Paced) -> None:
+    found = measure(server, "ok@1000@0.1", rate=40, requests=10)
+    waits = sum(row["seconds"] for row in rows(found))
+    assert found.runs[0]["user_tok_s"] == pytest.approx(100 / waits, rel=1e-3)
+    assert measure(server, concurrency=2).runs[0]["user_tok_s"] is None
+
+
+def test_chunks_of_several_tokens_are_counted_by_usage(server: Paced) -> None:
+    run = measure(server, "speculative@900@0.02", concurrency=2, output="90", requests=4).runs[0]
+    assert (run["valid"], run["tokens"]) == (True, 360)
+
+
+@pytest.mark.parametrize("text", ["7", "3-9", "normal:60:20", "lognormal:300:200", "normal:50:10:45-55"])
+def test_lengths_are_drawn_as_they_are_written(text: str) -> None:
+    asked = lengths.parse(text, "", least=1)
+    draw, dice = workload.drawing(asked.text, 1), random.Random(1)
+    drawn = [draw(dice) for _ in range(4000)]
+    assert asked.least <= min(drawn) <= max(drawn) <= asked.most
+    assert statistics.fmean(drawn) == pytest.approx(asked.mean or asked.least, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rate": True},
+        {"rate": float("inf")},
+        {"requests": 0},
+        {"concurrency": 10**9},
+        {"input": "normal:1:1"},
+        {"output": "9-3"},
+        {"goodput": "ttft=nan"},
+        {"goodput": "x=1"},
+        {"seed": None},
+    ],
+)
+def test_the_wire_is_not_believed(fields: dict[str, Any]) -> None:
+    with pytest.raises(AgentError):
+        workload.wanted({**merge({"name": "serve"}).to_wire(), **fields})
+
+
+def test_words_are_as_long_as_the_server_counts_them() -> None:
+    prompts = workload.Prompts("seed")
+    prompts.learn([(4, 5 + 3 * 4), (24, 5 + 3 * 24)])
+    assert prompts.words(5 + 3 * 100) == 100
+    assert len(prompts.text(5000).split()) == 5001
+    prompts.learn([(4, 9), (24, 9)])  # a server that does not really count
+    assert prompts.words(305) > 0
+
+
+def test_percentiles_lie_between_values_in_proportion() -> None:
+    assert figures.percentile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
+    assert figures.percentile([1.0], 0.99) == 1.0
+    assert figures.spread("x", []) == {}
+
+
+def test_the_hit_share_is_what_grew_meanwhile() -> None:
+    names = {"cached": ["v:hits"], "looked_up": ["v:asked"]}
+    before = Traffic(page=(("v:asked", 1000.0), ("v:hits", 900.0)))
+    after = Traffic(page=(("v:asked", 2000.0), ("v:hits", 950.0)))
+    assert prefixcache.hit_share(names, before, after) == 0.05
+    assert prefixcache.hit_share(names, after, before) is None
+    assert prefixcache.hit_share({}, before, after) is None
+
+
+def test_descriptors_are_had_for_a_long_queue_and_given_back() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+    try:
+        with serve.descriptors():
+            assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(hard, 65536)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(soft, 256)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_the_operations_result_is_a_record_of_one_load(tmp_path: Any) -> None:
+    asked = merge({"name": "serve", "rate": 50, "requests": 10, "runs": 3, "input": "20", "output": "8"})
+    with Paced("--model", "ok@400@0.02") as running:
+        params = {"port": running.port, "engines": [ENGINE], "bench": asked.to_wire(), "run_id": RUN_ID}
+        found = json.loads(json.dumps(bench.bench(context(tmp_path), params)))
+    record = build([found], Subject("here", "openai"))
+    assert record.bench == asked
+    assert record.contaminated == ()
+    assert list(record.metrics)[:3] == ["user_tok_s", "output_tok_s", "req_s"]
+    assert record.metrics["ttft_p99_s"].unit == "s"
+    assert record.samples == (tuple(run["user_tok_s"] for run in found["runs"]),)
+    assert record.pace == record.metrics["user_tok_s"]
