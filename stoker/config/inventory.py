@@ -93,23 +93,26 @@ class Inventory:
         return tuple(self.hosts[name] for name in names)
 
 
-def load(paths: Sequence[Path], *, root: Path) -> Inventory:
+def load(paths: Sequence[Path], *, root: Path, playbooks: Path | None = None) -> Inventory:
     """Read inventories and the variable files beside them.
 
     Args:
         paths: Files, or folders of files; later ones add to earlier ones. Relative ones start at ``root``.
         root: The project's folder; paths are shown relative to it.
+        playbooks: The folder of the playbooks, whose group_vars/ and host_vars/ win over those of inventories.
 
     Raises:
         ConfigError: With every mistake of every file.
     """
-    inventory, problems = examine(paths, root=root)
+    inventory, problems = examine(paths, root=root, playbooks=playbooks)
     if problems:
         raise ConfigError(problems)
     return inventory
 
 
-def examine(paths: Sequence[Path], *, root: Path) -> tuple[Inventory, tuple[Problem, ...]]:
+def examine(
+    paths: Sequence[Path], *, root: Path, playbooks: Path | None = None
+) -> tuple[Inventory, tuple[Problem, ...]]:
     """The same with what is wrong beside what could be read.
 
     Returns:
@@ -122,6 +125,9 @@ def examine(paths: Sequence[Path], *, root: Path) -> tuple[Inventory, tuple[Prob
     folders = dict.fromkeys(
         source if inventory_read.is_folder(source) else source.parent for source in sources
     )
+    if playbooks is not None:
+        folders.pop(root / playbooks, None)  # read once, and last
+        folders[root / playbooks] = None
     return _build(definitions, list(folders), root), tuple(definitions.problems)
 
 

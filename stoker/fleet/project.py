@@ -59,7 +59,7 @@ class Project:
         if not path.exists():
             hint = "write it, point --inventory at one, or lay a new project: stoker init DIR"
             raise InputError("there is no inventory", where=self.shown(path), next_step=hint)
-        return inventories.load([path], root=self.root)
+        return inventories.load([path], root=self.root, playbooks=self.settings.path("playbooks"))
 
     @cached_property
     def gate(self) -> Gate:

@@ -125,6 +125,22 @@ def test_several_inventories_add_up_and_the_later_one_wins(written: Written) -> 
     assert list(found.hosts) == ["n1", "n2"]
 
 
+def test_variables_beside_the_playbooks_win_over_those_beside_the_inventory(written: Written) -> None:
+    root = written(
+        {
+            "inventory/hosts.yml": "web: {hosts: {n1: {a: 1, b: 1, c: 1, d: 1}}}\n",
+            "inventory/group_vars/web.yml": "e: 2\nf: 2\n",
+            "inventory/host_vars/n1.yml": "a: 2\nb: 2\n",
+            "playbooks/group_vars/all.yml": "e: 3\n",
+            "playbooks/group_vars/web.yml": "a: 3\nf: 3\n",
+            "playbooks/host_vars/n1.yml": "b: 4\n",
+        }
+    )
+    found = inventory.load([Path("inventory")], root=root, playbooks=Path("playbooks"))
+    # A host's inline variables win over any group's; a group's file over all's, wherever they lie.
+    assert [found.hosts["n1"].vars[name] for name in "abcdef"] == [2, 4, 1, 1, 2, 3]
+
+
 def test_mistakes_of_all_files_come_at_once(written: Written) -> None:
     root = written(
         {

@@ -63,8 +63,8 @@ n7 =1
         "hosts.ini:15: all cannot be the child of a group (it contains every group)",
         "hosts.ini:16: [db:vars] is about a group that nothing declares (write [db] with its hosts)",
         "hosts.ini:19: the host name root@n4 holds a user (write n4 and its variable ansible_user: root)",
-        "hosts.ini:20: user is no variable (write NAME=VALUE, one host a line, without blanks around =)",
         "hosts.ini:20: root is no variable (write NAME=VALUE, one host a line, without blanks around =)",
+        "hosts.ini:20: user is no variable (write NAME=VALUE, one host a line, without blanks around =)",
         "hosts.ini:21: ansible_user: 4711 was read as a number "
         "(quote it twice, as the line is split like a shell's: NAME=\"'VALUE'\")",
         "hosts.ini:22: behind a host stand variables "
