@@ -13,6 +13,7 @@ from stoker.reach import parcel
 from stoker.reach.become import BecomeTransport
 from stoker.reach.boot import Booting
 from stoker.reach.door import Unreachable
+from stoker.reach.hostkeys import Entry
 from stoker.reach.keys import Keyring
 from stoker.reach.known_hosts import KnownHosts
 from stoker.reach.links import Links
@@ -22,6 +23,7 @@ from stoker.reach.ssh import SshTransport
 from stoker.reach.sshconfig import SshConfig
 from stoker.reach.target import ReachSettings, Target
 from stoker.reach.transport import Channel, Deadline, Transport
+from stoker.reach.trust import Shown, ask
 from stoker.reach.wire import Wire
 
 PING_S = 10.0
@@ -46,7 +48,8 @@ class Reach:
     def __init__(self, settings: ReachSettings, known_hosts: KnownHosts | None = None) -> None:
         self.settings = settings
         self._config = SshConfig(settings.ssh_config)
-        self._links = Links(known_hosts or KnownHosts(), Keyring())
+        self._known = known_hosts or KnownHosts()
+        self._links = Links(self._known, Keyring())
 
     def route(self, target: Target) -> Hop:
         """The way to a host; nothing is connected.
@@ -72,6 +75,29 @@ class Reach:
             return SshTransport(self._links.open(hop, self.settings.login_timeout_s))
         except Unreachable as error:
             raise error.at(target.name) from error
+
+    def shown(self, target: Target) -> Shown:
+        """The keys that a host shows, beside those that are known; nobody logs in to it.
+
+        Raises:
+            HostUnreachable: Whatever stood in the way; a revoked key.
+            InputError: As :meth:`route`.
+        """
+        try:
+            return ask(self.route(target), self._links, self._known, self.settings.login_timeout_s)
+        except Unreachable as error:
+            raise error.at(target.name) from error
+
+    def trust(self, host: str, shown: Shown) -> list[Entry]:
+        """Record what a host showed; the lines with other keys of it that stay elsewhere.
+
+        Raises:
+            HostUnreachable: It cannot be recorded.
+        """
+        try:
+            return self._known.trust(shown.hop, shown.keys)
+        except Unreachable as error:
+            raise error.at(host) from error
 
     def connect(self, target: Target, stop: threading.Event | None = None) -> Agent:
         """Connect, log in and start the agent.

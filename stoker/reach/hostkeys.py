@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -179,6 +179,56 @@ class KeyFile:
             return True
         finally:
             os.close(fd)
+
+    def replace(self, name: str, keys: Sequence[HostKey], hashed: bool) -> None:
+        """Make these the keys of a name, in place of those that stand there; patterns and markers stay.
+
+        Args:
+            name: In lower case.
+            keys: All that it has.
+            hashed: Whether the name is written hashed.
+
+        Raises:
+            OSError: It cannot be written, or somebody holds its lock.
+        """
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = _open_locked(self.path)
+        try:
+            self.refresh()
+            found = [entry for entry in self.find(name) if entry.removable and not entry.marker]
+            gone = {entry.line for entry in found if entry.key not in keys}
+            lines = self.path.read_text(errors="surrogateescape").split("\n")
+            kept = [_without(line, name) if at in gone else line for at, line in enumerate(lines, 1)]
+            kept = [line for at, line in enumerate(kept, 1) if line or (at not in gone and at < len(kept))]
+            there = {entry.key for entry in found}
+            kept += [
+                f"{_hashed(name) if hashed else name} {key.kind} {key.blob}"
+                for key in keys
+                if key not in there
+            ]
+            _write(self.path.resolve(), "\n".join(kept) + "\n")
+            self.refresh()
+        finally:
+            os.close(fd)
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a whole file in the place of another, with its mode."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("x", errors="surrogateescape") as out:
+            temporary.chmod(path.stat().st_mode & 0o777)
+            out.write(text)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _without(line: str, name: str) -> str:
+    """A line less one name; empty where it had no other."""
+    names, _, rest = line.strip().partition(" ")
+    left = [] if names.startswith("|1|") else [one for one in names.split(",") if one.lower() != name]
+    return f"{','.join(left)} {rest}" if left else ""
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

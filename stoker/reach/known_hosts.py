@@ -51,6 +51,49 @@ class KnownHosts:
             "host-key-unknown", f"{hop}: {hop.known_hosts[0]} changes faster than it can be read"
         )
 
+    def compared(self, hop: Hop, keys: Sequence[HostKey]) -> tuple[tuple[Entry, ...], bool]:
+        """What the files say of the keys that a server shows.
+
+        Returns:
+            The lines with other keys of it, and whether all that it shows are known.
+
+        Raises:
+            Unreachable: ``host-key-revoked``.
+        """
+        with self._lock:
+            found = self._entries(hop.known_hosts, _names(hop)[:1])
+            vouching = found + self._entries(hop.known_hosts, _names(hop)[1:])
+        for entry in vouching:
+            for key in keys:
+                if entry.marker == "revoked" and entry.key.blob == key.blob:
+                    raise _revoked(hop, key, entry)
+        others = tuple(entry for entry in found if not entry.marker and entry.key not in keys)
+        known = {entry.key for entry in vouching if not entry.marker}
+        return others, known >= set(keys)
+
+    def trust(self, hop: Hop, keys: Sequence[HostKey]) -> list[Entry]:
+        """Record a server's keys on purpose, in place of all others in the file that we write.
+
+        Returns:
+            Lines with other keys of it that stay: patterns, and those of other files.
+
+        Raises:
+            Unreachable: ``host-key-unknown``: there is no file, or it cannot be written.
+        """
+        if not hop.known_hosts:
+            raise Unreachable(
+                "host-key-unknown",
+                f"{hop}: no known_hosts file is set, so that nothing can be recorded",
+                next_step="name one in the setting known_hosts",
+            )
+        with self._lock:
+            file = self._file(hop.known_hosts[0])
+            try:
+                file.replace(_names(hop)[0], keys, hop.hash_known_hosts)
+            except OSError as error:
+                raise _unwritable(hop, file.path, keys, error) from error
+        return list(self.compared(hop, keys)[0])
+
     def _is_known(self, hop: Hop, key: HostKey) -> bool:
         """Whether the key is known; False where nothing is known of the server.
 
@@ -77,12 +120,7 @@ class KnownHosts:
         try:
             return file.append(_names(hop)[0], key, hop.hash_known_hosts)
         except OSError as error:
-            raise Unreachable(
-                "host-key-unknown",
-                f"{hop}: its first key cannot be recorded in {file.path}: {error.strerror}",
-                evidence=[f"{key.kind} {key.fingerprint}"],
-                next_step="make that file writable, or name another one in the setting known_hosts",
-            ) from error
+            raise _unwritable(hop, file.path, [key], error) from error
 
     def _entries(self, paths: Sequence[Path], names: Sequence[str]) -> list[Entry]:
         return [entry for path in paths for name in names for entry in self._file(path).find(name)]
@@ -124,11 +162,21 @@ def _revoked(hop: Hop, key: HostKey, entry: Entry) -> Unreachable:
     )
 
 
+def _unwritable(hop: Hop, path: Path, keys: Sequence[HostKey], error: OSError) -> Unreachable:
+    return Unreachable(
+        "host-key-unknown",
+        f"{hop}: its key cannot be recorded in {path}: {error.strerror}",
+        evidence=[f"{key.kind} {key.fingerprint}" for key in keys],
+        next_step="make that file writable, or name another one in the setting known_hosts",
+    )
+
+
 def _unknown(hop: Hop, key: HostKey) -> Unreachable:
     files = ", ".join(str(path) for path in hop.known_hosts) or "no file at all"
     return Unreachable(
         "host-key-unknown",
         f"{hop}: its host key is in none of the known_hosts files, and the policy is strict",
         evidence=[f"it shows {key.kind} {key.fingerprint}", f"read: {files}"],
-        next_step=f"compare the fingerprint, then add the line: {_names(hop)[0]} {key.kind} {key.blob}",
+        next_step="compare the fingerprint, then record it: inv trust --host NAME; or add the line: "
+        f"{_names(hop)[0]} {key.kind} {key.blob}",
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -137,6 +139,24 @@ class Links:
         except BaseException:
             self._give_back(gateway)
             raise
+
+    @contextlib.contextmanager
+    def carrier(self, hop: Hop, login_timeout_s: float) -> Iterator[Any]:
+        """What would carry a connection to a hop, as a socket; the hop itself is not spoken to.
+
+        Raises:
+            Unreachable: As :meth:`open`.
+        """
+        gateway = self._lease(hop.via, login_timeout_s) if hop.via else None
+        try:
+            below = _below(hop, gateway)
+            try:
+                yield _socket(below)
+            finally:
+                shut(_socket(below))
+                below.close()
+        finally:
+            self._give_back(gateway)
 
     def _try_twice(self, hop: Hop, gateway: Link | None, login_timeout_s: float) -> Link:
         try:

@@ -19,6 +19,7 @@ from stoker.tasks.command import Command
 SHELF = {
     "project": ("hosts", "ping", "exec", "render", "unlock", "init"),
     "lint": ("lint",),
+    "trust": ("trust",),
     "profiles": ("profiles",),
     "doctor": ("doctor",),
     "life": ("restart", "start", "wait", "stop", "kill"),
