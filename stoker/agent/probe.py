@@ -159,14 +159,14 @@ class _Watch:
         while True:
             lives = alive(int(self._launched["pid"]), int(self._launched["start"]))
             found = probesheet.read(self._place)
-            if found.failed is not None:
+            if found.failed is not None and not lives:  # only then all is told
                 raise self._failed(found.failed, found)
             if getattr(found, reached) or found.done:
                 return found
             if not lives:
                 raise self._gone(found)
             if time.monotonic() > self._end:
-                raise self._failed({"late": {}}, found)
+                raise self._failed(found.failed or {"late": {}}, found)
             self._ctx.cancelled.wait(_TICK_S)
             self._ctx.check_cancelled()
 

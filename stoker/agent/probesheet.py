@@ -90,8 +90,7 @@ def read(folder: str) -> Found:
             one = json.loads(line)
             lines.extend([one] if isinstance(one, dict) else [])
     failed = [one for one in lines if {"error", "died", "late"} & set(one)]
-    # A rank that says why comes before the launcher that only sees it end.
-    failed.sort(key=lambda one: "error" not in one)
+    failed.sort(key=_weight)
     return Found(
         ready=next((one["ready"] for one in lines if "ready" in one), None),
         rows=[one["row"] for one in lines if "row" in one],
@@ -100,6 +99,12 @@ def read(folder: str) -> Found:
         failed=failed[0] if failed else None,
         last=_told(lines[-1]) if lines else "nothing yet",
     )
+
+
+def _weight(failed: Mapping[str, Any]) -> int:
+    """What tells more comes first: a rank that was killed, one that says why it ends, that one has ended."""
+    killed = "died" in failed and int(failed["died"]["status"]) < 0
+    return 0 if killed else 1 if "error" in failed else 2
 
 
 def _told(line: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from stoker.benchmarks import lengths
 from stoker.errors import InputError, nearest
 
-NAMES = ("decode", "serve")
+NAMES = ("decode", "serve", "allreduce")
 ARRIVALS = ("poisson", "fixed")
 GOALS = ("ttft", "tpot", "e2e")
 
@@ -144,6 +144,10 @@ def levels(profile: Mapping[str, Any], overrides: Mapping[str, Any] | None = Non
     """
     given = {name: value for name, value in (overrides or {}).items() if value is not None}
     kept = {name: value for name, value in profile.items() if value is not None}
+    if given.get("name", kept.get("name")) == "allreduce":
+        from stoker.benchmarks import allreduce
+
+        return (allreduce.merged(kept, given),)
     said = _typed(kept, "bench.{}"), _typed(given, "--{}")
     name = str((said[0] | said[1]).get("name", "decode"))
     _check_fits(name, given, "--{}", "--bench serve")

@@ -26,6 +26,7 @@ import time
 _ROOM = 64 << 20
 _TICK_S = 0.01
 _GRACE_S = 3.0
+_SETTLE_S = 0.3  # in which others that are lost end, too
 _DIAGNOSIS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH,TUNING,P2P"}
 
 
@@ -81,10 +82,11 @@ def watched(folder, children, name, end):
     """Whether all ended well; the first that did not ends the others."""
     while True:
         states = [child.poll() for child in children]
-        bad = [(rank, state) for rank, state in enumerate(states) if state]
+        bad = any(states)
         late = time.monotonic() > end
         if bad:
-            say(folder, died={"rank": bad[0][0], "status": bad[0][1], "pass": name})
+            rank, status = first_to_blame(children)
+            say(folder, died={"rank": rank, "status": status, "pass": name})
         elif late:
             say(folder, late={"pass": name})
         elif all(state == 0 for state in states):
@@ -93,6 +95,13 @@ def watched(folder, children, name, end):
             stopped(children)
             return False
         time.sleep(_TICK_S)
+
+
+def first_to_blame(children):
+    """(rank, status): one that a signal ended, before those that only lost it."""
+    time.sleep(_SETTLE_S)
+    bad = [(rank, child.poll()) for rank, child in enumerate(children) if child.poll()]
+    return min(bad, key=lambda one: one[1] > 0)
 
 
 def stopped(children):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import HostFailed, InputError, StokerError
-from stoker.fleet import aftermath, judge, life, measure, putback
+from stoker.fleet import aftermath, judge, life, measure, probe, putback
 from stoker.fleet.flags import Flag
 from stoker.fleet.journal import Journal, Measured
 
@@ -57,6 +57,7 @@ class Experiment:
 
     def __init__(self, job: Job, kind: str, profile: str, bench: Bench, journal: Journal) -> None:
         self._job = replace(job, args={**job.args, **measure.said_of(bench)})
+        self._alone = bench.name == "allreduce"  # beside the servers: none is restarted for it
         self._label = f"{profile}{judge.TRIAL}{kind}"
         self._journal = journal
         self.touched: dict[str, str] = {}
@@ -72,14 +73,15 @@ class Experiment:
         Raises:
             HostFailed: It does not serve, or the host failed.
         """
-        self.touched[str(setting.resolved["server"]["name"])] = self._label
+        if not self._alone:
+            self.touched[str(setting.resolved["server"]["name"])] = self._label
         found = self._journal.recall(setting.name)
         if found is None:
-            self._say(f"{note} {setting.name}: restart and measure")
+            self._say(f"{note} {setting.name}: {'probe' if self._alone else 'restart and measure'}")
             found = self._measure(setting)
             self._journal.add(found)
         self.launches.append(found)
-        self._say(f"{note} {setting.name}: {_pace(found)}")
+        self._say(f"{note} {setting.name}: {_pace(found, self._alone)}")
         return found
 
     def attempt(self, setting: Setting, note: str) -> Measured:
@@ -103,8 +105,11 @@ class Experiment:
         begin = time.monotonic()
         plan = plan_of(self._job, self._label, setting.resolved)
         at = self._job.on(plan)
-        life.restart(at)
-        record = measure.launch(at)
+        if self._alone:
+            record = probe.launch(at)
+        else:
+            life.restart(at)
+            record = measure.launch(at)
         took = round(time.monotonic() - begin, 1)
         return Measured(setting.name, record.created, record.samples[0], record.run_id, took)
 
@@ -112,8 +117,11 @@ class Experiment:
         self._job.session.emit({"type": "note", "text": text})
 
 
-def _pace(found: Measured) -> str:
-    return f"{sum(found.runs) / len(found.runs):.1f} tok/s" if found.runs else found.why
+def _pace(found: Measured, alone: bool) -> str:
+    if not found.runs:
+        return found.why
+    mean = sum(found.runs) / len(found.runs)
+    return f"{1e6 / mean:.1f} µs" if alone else f"{mean:.1f} tok/s"
 
 
 def plan_of(job: Job, name: str, resolved: Mapping[str, Any]) -> LaunchPlan:

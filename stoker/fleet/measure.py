@@ -27,7 +27,7 @@ def _flag(name: str, help_: str) -> Flag:
 
 
 BENCH = (
-    Flag("bench", "Which benchmark: decode or serve (decode)."),
+    Flag("bench", "Which benchmark: decode, serve or allreduce (decode)."),
     Flag("runs", "Measured runs, after one warm-up.", "whole", least=BOUNDS["runs"][0]),
     Flag("tokens", "Tokens of each request of decode.", "whole", least=BOUNDS["tokens"][0]),
     _flag("concurrency", "Requests at once; of serve also several loads in turn: 1,8,32."),
@@ -39,6 +39,12 @@ BENCH = (
     _flag("output", "Tokens asked for, likewise (128)."),
     Flag("seed", "Of lengths and arrivals (0).", "whole", most=BOUNDS["seed"][1]),
     _flag("goodput", "Limits of a good request, in seconds: ttft=0.5,tpot=0.05,e2e=10."),
+    Flag("batches", "Of allreduce: sequences that decode at once (1,2,4,8,16,32,64)."),
+    Flag("hidden", "Of allreduce: hidden size (of the model's config.json on the host).", "whole", least=1),
+    Flag("dtype", "Of allreduce: bfloat16, float16 or float32 (as the model's)."),
+    Flag("ranks", "Of allreduce, where the profile has no GPUs (2).", "whole", least=1),
+    Flag("tool", "Of allreduce: torch, or nccl-tests (all_reduce_perf on the PATH) (torch)."),
+    Flag("deadline", "Of allreduce: seconds until a probe that hangs is ended (120).", "whole", least=5),
 )
 _PARAMETERS = tuple(flag.name for flag in BENCH if flag.name != "bench")
 PORT = Flag("port", "Port of the server, where somebody started it by hand.", "whole", least=1, most=65535)
@@ -51,6 +57,10 @@ def bench(job: Job) -> Outcome:
 
     The data has ``run_id``, ``tok_s``, ``verdict``, ``change``, ``line`` and, on a regression, ``causes``.
     """
+    if job.args["bench"] == "allreduce":
+        from stoker.fleet import probe
+
+        return probe.probe(job)
     launches = job.args["launches"] or 1
     if job.args.get("port") is None:
         job = job.on(job.plan or servers.running(job))

@@ -62,11 +62,15 @@ def sweep(job: Job) -> Outcome:
     with experiment.experiment(job, {**question, "rounds": rounds}, plan.profile, bench) as (running, lines):
         measured, failed = _measured(running, settings, rounds)
     ranks = ranking.rank(measured)
+    alone = bench.name == "allreduce"
     wrote = _write(job, into, plan, _best(ranks, settings, wanted))
-    shown = [*_lines(ranks), *((f"{name}: does not serve: {why}", "yellow") for name, why in failed.items())]
+    shown = [
+        *_lines(ranks, alone),
+        *((f"{name}: does not serve: {why}", "yellow") for name, why in failed.items()),
+    ]
     rows = [vars(one) | {"change": one.value / _as_is(ranks) - 1} for one in ranks]
     data = {"rows": rows, "failed": failed, "wrote": wrote, "launches": [vars(x) for x in running.launches]}
-    return Outcome(_headline(ranks, wrote), data, True, lines=(*shown, *lines))
+    return Outcome(_headline(ranks, wrote, alone), data, True, lines=(*shown, *lines))
 
 
 def _wanted(job: Job) -> list[tuple[Change, ...]]:
@@ -173,11 +177,17 @@ def _as_is(ranks: Sequence[Rank]) -> float:
     return next((one.value for one in ranks if one.name == AS_IS), ranks[0].value)
 
 
-def _lines(ranks: Sequence[Rank]) -> list[tuple[str, str]]:
+def _pace(value: float, alone: bool) -> str:
+    """Tokens a second; of all-reduces, which are counted a second too, the time of one."""
+    return f"{1e6 / value:.1f} µs" if alone else f"{value:.1f} tok/s"
+
+
+def _lines(ranks: Sequence[Rank], alone: bool) -> list[tuple[str, str]]:
     width = max((len(one.name) for one in ranks), default=0)
     return [
         (
-            f"{one.name:<{width}}  {one.value:8.1f} tok/s ({one.low:.1f} to {one.high:.1f})"
+            f"{one.name:<{width}}  {_pace(one.value, alone):>14}"
+            f" ({_pace(one.low, alone)} to {_pace(one.high, alone)})"
             f"  {100 * (one.value / _as_is(ranks) - 1):+.1f} %"
             + ("  as good as the first" if one.ties else ""),
             "bold" if one is ranks[0] else "",
@@ -186,11 +196,11 @@ def _lines(ranks: Sequence[Rank]) -> list[tuple[str, str]]:
     ]
 
 
-def _headline(ranks: Sequence[Rank], wrote: str) -> str:
+def _headline(ranks: Sequence[Rank], wrote: str, alone: bool) -> str:
     if not ranks:
         return "no setting serves"
     best = ranks[0]
-    told = f"best: {best.name} ({best.value:.1f} tok/s, {100 * (best.value / _as_is(ranks) - 1):+.1f} %)"
+    told = f"best: {best.name} ({_pace(best.value, alone)}, {100 * (best.value / _as_is(ranks) - 1):+.1f} %)"
     return told + (f"; written to {wrote}" if wrote else "")
 
 

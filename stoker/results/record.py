@@ -77,6 +77,7 @@ class Launch:
         warmup: The run that was dropped; None where there was none.
         runs: In order, valid or not.
         machine: What was sampled while it ran.
+        probe: Of ``allreduce``, its sizes, what NCCL says, the proof; else empty.
     """
 
     launch_id: str
@@ -85,6 +86,7 @@ class Launch:
     warmup: Run | None
     runs: tuple[Run, ...]
     machine: dict[str, Any] = field(default_factory=dict)
+    probe: dict[str, Any] = field(default_factory=dict)
 
     @property
     def samples(self) -> tuple[float, ...]:
@@ -349,6 +351,7 @@ def _launch(shape: Shape, launch: Shape) -> Launch:
         warmup=_run(shape.shape("warmup")) if shape.has("warmup") else None,
         runs=tuple(_run(item) for item in shape.shapes("runs")),
         machine=shape.mapping("machine"),
+        probe=shape.mapping("probe"),
     )
 
 

@@ -29,7 +29,11 @@ def bench(run: Run) -> int:
 
 
 def _bench(run: Run) -> Verb:
-    """The verb as it was asked for: with restarts in between it changes hosts, so it rolls."""
+    """The verb as it was asked for: with launches of its own it changes hosts, so it rolls."""
+    if run.args["bench"] == "allreduce":
+        from stoker.fleet import probe
+
+        return replace(VERBS["bench"], work=probe.probes, changes=True, runs="host", each_profile=True)
     return replace(VERBS["bench"], changes=(run.args["launches"] or 1) > 1)
 
 
@@ -53,7 +57,9 @@ def fetch(run: Run) -> int:
 
 
 @command(
-    *CHANGING,
+    *READING,
+    CHECK,
+    SERIAL,
     *VERBS["explain"].flags,
     Flag("verify", "Restore the likely causes, measure, and say whether they are the cause.", "flag"),
     verify.CAUSE,

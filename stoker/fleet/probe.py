@@ -1,0 +1,293 @@
+"""All-reduces alone, under one profile after another: ``bench --bench allreduce``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from stoker.benchmarks import allreduce
+from stoker.engines.base import Engine
+from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, InputError
+from stoker.fleet import judge, measure, servers
+from stoker.fleet.hostdata import reading
+from stoker.fleet.job import Job, Outcome
+from stoker.fleet.shown import counts
+
+if TYPE_CHECKING:
+    from stoker.benchmarks import Bench
+    from stoker.plan import LaunchPlan
+    from stoker.results.record import Record
+
+_GRACE_S = 3.0
+_FAR_BACK = 60  # runs that are looked through for what to compare with
+# What a profile is to blame for: the next one may well do.
+_ITS_FAULT = frozenset(("died", "timeout", "not-in-force", "invalid"))
+
+
+def probes(job: Job) -> Outcome:
+    """Probe each named profile, or those that should run there, and compare each with the first.
+
+    The data has ``rows``: what ``bench`` has of a run, with ``sizes``, ``nccl`` and ``estimate``.
+
+    Raises:
+        InputError: No profile is named and none should run there.
+        HostFailed: One could not be probed; the others were.
+    """
+    names = list(job.args["profile"] or servers.desired(job.host))
+    if not names:
+        raise InputError("no profile is named", where=job.host.name, next_step="name it: --profile NAME")
+    told: list[Outcome] = []
+    failed: dict[str, HostFailed] = {}
+    first: Record | None = None
+    for number, name in enumerate(names, 1):
+        at = job.on(job.project.plan(name, job.host))
+        job.session.emit({"type": "note", "text": f"probe {name} ({number}/{len(names)})"})
+        try:
+            record, outcome = _probed(at, first)
+        except HostFailed as error:
+            if len(names) == 1 or error.kind not in _ITS_FAULT:
+                raise
+            failed[name] = error
+            job.session.emit({"type": "note", "text": f"{name}: {error.what}"})
+            continue
+        first = first or record
+        told.append(outcome)
+    return _together(job, names, told, failed)
+
+
+def probe(job: Job) -> Outcome:
+    """The same for the one profile that is meant."""
+    return _probed(job.on(servers.planned(job)), None)[1]
+
+
+def launch(job: Job) -> Record:
+    """Probe the plan's profile once, save and pull it; nothing is judged.
+
+    Raises:
+        HostFailed: As :func:`probes`.
+    """
+    job.project.store.check_room()
+    record, results = _measured(job, measure.bench_of(job, job.plan), 1)
+    job.project.store.save(record)
+    _pull(job, record, results)
+    return record
+
+
+def plan_of(job: Job, plan: LaunchPlan) -> LaunchPlan:
+    """What is launched for a server's plan: its environment, and the probe in place of the server."""
+    from stoker.config.profile import Profile
+    from stoker.plan import Instead, KillPolicy, build
+
+    slot = f"{plan.slot}-probe"
+    instead = Instead(
+        slot, allreduce.program(slot), engine_of(plan.engine), KillPolicy(plan.kill.protect, _GRACE_S)
+    )
+    templates = [job.project.settings.path("profiles") / "templates"]
+    profile = Profile.from_plain(dict(plan.resolved))
+    return build(
+        job.host, plan.profile, profile, secrets=job.project.secrets, templates=templates, instead=instead
+    )
+
+
+def engine_of(engine: Engine) -> Engine:
+    """How the probe of an engine's profile looks on the host.
+
+    The ranks are its workers; what only a server has, or does to its variables, is left out.
+    """
+    return replace(
+        engine,
+        shapes=(),
+        titles=(),
+        workers=(r".*probe\.py rank \d+ measure", r"(?:\S*/)?all_reduce_perf .*"),
+        command=("{python}",),
+        api_key_env="",
+        import_name="torch",
+        stages=(),
+        ready="",
+        fatal=(),
+        rewrites={},
+        info_paths=(),
+    )
+
+
+def _probed(job: Job, first: Record | None) -> tuple[Record, Outcome]:
+    """Probe one profile, judge it against its baseline, save and pull it."""
+    from stoker.results.baseline import Missing
+    from stoker.results.compare import assess
+
+    job.project.store.check_room()
+    bench = measure.bench_of(job, job.plan)
+    record, results = _measured(job, bench, job.args["launches"] or 1)
+    base = job.project.baselines.find(record)
+    verdict = assess(record, base, max_loss=job.args["max_loss"] or job.project.settings.max_loss)
+    record = record.judged(verdict)
+    job.project.store.save(record)
+    _pull(job, record, results)
+    data = data_of(record)
+    lines = [(verdict.line, "")] if verdict.line else []
+    lines += [(f"contaminated: {text}", "yellow") for text in record.contaminated]
+    lines += told(record, job.plan)
+    gain = _estimate(job, record, first)
+    if gain:
+        data["estimate"] = vars(gain)
+        lines.append((gain.line, "cyan"))
+    if verdict.verdict == "regressed" and not isinstance(base, Missing):
+        why = judge.explained(record, base)
+        data["causes"] = why.data["causes"]
+        lines += why.lines[1:4]
+    code = EXIT_REGRESSED if verdict.verdict == "regressed" else EXIT_DONE
+    return record, Outcome(_headline(record), data, exit_code=code, lines=tuple(lines))
+
+
+def _measured(job: Job, bench: Bench, launches: int) -> tuple[Record, list[dict[str, Any]]]:
+    """(the record, what the host told of each launch).
+
+    Raises:
+        HostFailed: ``invalid``: no run was valid; or as the host says.
+    """
+    from stoker.results.allreduce import with_metrics
+    from stoker.results.record import build
+
+    results = [_call(job, bench) for _ in range(launches)]
+    with reading(job.host.name, "what probe gave"):
+        record = with_metrics(build(results, measure.subject_of(job, results[-1]), where=job.host.name))
+    if not record.samples:
+        why = [run.why for one in record.launches for run in one.runs if run.why]
+        raise HostFailed(
+            f"no run of {record.profile} was valid: {why[0] if why else 'nothing was measured'}",
+            host=job.host.name,
+            kind="invalid",
+            evidence=list(dict.fromkeys(why)),
+            next_step="see what NCCL says: NCCL_DEBUG=INFO; LL128 forced on a platform without it corrupts",
+        )
+    return record, results
+
+
+def _call(job: Job, bench: Bench) -> dict[str, Any]:
+    from stoker.results.record import new_run_id
+
+    server = servers.planned(job)
+    salt, salt_id = job.project.salt
+    return job.session.call(
+        "probe",
+        {
+            "plan": plan_of(job, server).to_wire(),
+            "serves": server.slot,
+            "engines": job.project.engines,
+            "bench": bench.to_wire(),
+            "script": allreduce.script(),
+            "run_id": new_run_id(job.host.name),
+            "force": job.args["force"],
+            "salt": salt,
+            "salt_id": salt_id,
+            "owner": job.project.owner,
+        },
+    )
+
+
+def _pull(job: Job, record: Record, results: Sequence[Mapping[str, Any]]) -> None:
+    """Bring the raw files beside the record: NCCL's own logs among them."""
+    from stoker.reach.pull import announced, fetch
+    from stoker.results.store import RECORD
+
+    job.session.note("pulling")
+    for index, result in enumerate(results):
+        if result.get("path"):
+            manifest = announced(job.session.agent, str(result["path"]))
+            files = tuple(file for file in manifest.files if file.path.casefold() != RECORD)
+            folder = job.project.store.path(record.run_id)
+            into = folder if index == 0 else folder / f"launch-{index + 1}"
+            fetch(job.session.agent, replace(manifest, files=files), into)
+
+
+def _estimate(job: Job, record: Record, first: Record | None) -> Any:
+    """What the profile could gain over the first of this command, else over the last other one measured."""
+    from stoker.results.allreduce import estimate
+
+    summaries = job.project.store.list(host=job.host.name, last=_FAR_BACK)
+    past = [job.project.store.load(one.run_id) for one in summaries if one.run_id != record.run_id]
+    same = [one for one in past if one.bench.load == record.bench.load and one.bench.name == allreduce.NAME]
+    others = [one for one in same if one.subject.profile_hash != record.subject.profile_hash]
+    old = first or (others[0] if others else None)
+    if old is None:
+        return None
+    decodes = [one for one in past if one.bench.name == "decode" and one.subject.slot == record.subject.slot]
+    wanted = (old.subject.profile_hash, record.subject.profile_hash)
+    decodes.sort(
+        key=lambda one: wanted.index(one.subject.profile_hash) if one.subject.profile_hash in wanted else 2
+    )
+    return estimate(record, old, decodes[0] if decodes else None)
+
+
+def data_of(record: Record) -> dict[str, Any]:
+    """What a playbook registers and --json prints."""
+    verdict, last = record.verdict, record.launches[-1].probe
+    return {
+        "run_id": record.run_id,
+        "profile": record.profile,
+        "model": record.model,
+        "bench": record.bench.to_wire(),
+        "simulated": record.simulated,
+        "contaminated": list(record.contaminated),
+        "tok_s": None,
+        "latency_s": record.metrics["latency_s"].value,
+        "metrics": {name: vars(metric) for name, metric in record.metrics.items()},
+        "verdict": verdict.verdict if verdict else None,
+        "change": verdict.change if verdict else None,
+        "line": verdict.line if verdict else "",
+        "causes": [],
+        "sizes": last.get("sizes", []),
+        "nccl": last.get("nccl"),
+        "engine": last.get("engine"),
+        "proof": last.get("proof"),
+        "estimate": None,
+    }
+
+
+def told(record: Record, plan: LaunchPlan | None = None) -> list[tuple[str, str]]:
+    """A record of all-reduces for people: a line a batch size, then what NCCL and the engine say."""
+    from stoker.fleet.probelines import lines
+
+    return lines(record, plan.engine.rewrites if plan else {}, plan.env if plan else {})
+
+
+def _headline(record: Record) -> str:
+    word = record.verdict.verdict if record.verdict else "unjudged"
+    shown = word.upper() if word in ("ok", "regressed", "improved") else word
+    mark = " (simulated)" if record.simulated else ""
+    return f"{record.metrics['latency_s'].value * 1e6:.1f} µs an all-reduce{mark}: {shown}"
+
+
+def _together(
+    job: Job, names: Sequence[str], done: Sequence[Outcome], failed: Mapping[str, HostFailed]
+) -> Outcome:
+    """All profiles in one outcome, the fastest first in its last lines.
+
+    Raises:
+        HostFailed: Some could not be probed.
+    """
+    rows = [outcome.data for outcome in done]
+    lines: list[tuple[str, str]] = []
+    for row, outcome in zip(rows, done, strict=True):
+        lines += [(f"{row['profile']}: {outcome.summary}", "bold"), *outcome.lines]
+    for row in sorted(rows, key=lambda one: float(one["latency_s"])) if len(rows) > 1 else []:
+        lines.append((f"{row['profile']:<24} {row['latency_s'] * 1e6:9.1f} µs", ""))
+    code = max((outcome.exit_code for outcome in done), default=EXIT_DONE)
+    if failed:
+        for text, _ in lines:
+            job.session.emit({"type": "note", "text": text})
+        name, error = next(iter(failed.items()))
+        raise HostFailed(
+            f"{len(failed)} of {len(names)} profiles could not be probed: {name}: {error.what}",
+            host=job.host.name,
+            kind=error.kind,
+            evidence=list(error.evidence),
+            next_step=error.next_step,
+            detail={**error.detail, "rows": rows, "failed": {n: e.what for n, e in failed.items()}},
+        )
+    if len(done) == 1:
+        return done[0]
+    return Outcome(
+        f"{counts(len(rows), 'profile', 'profiles')} probed", {"rows": rows}, True, code, tuple(lines)
+    )

@@ -1,0 +1,120 @@
+"""A record of all-reduces as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stoker.results.record import Record
+
+Line = tuple[str, str]
+_STYLES = {
+    "honoured": "green",
+    "read": "",
+    "unmentioned": "dim",
+    "invalid": "bold red",
+    "contradicted": "bold red",
+}
+
+
+def lines(record: Record, rewrites: Mapping[str, str], env: Mapping[str, str]) -> list[Line]:
+    """A line a batch size with what NCCL used for it, then what NCCL, the proof and the engine say.
+
+    Args:
+        record: Of all-reduces.
+        rewrites: Variables that the engine itself sets, and the probe does not.
+        env: What the profile sets.
+    """
+    found = record.launches[-1].probe
+    return [
+        *_sizes(record, _mapping(found.get("nccl"))),
+        *_variables(_mapping(found.get("nccl"))),
+        *_proof(_mapping(found.get("proof"))),
+        *_engine(_mapping(found.get("engine"))),
+        *_rewritten(rewrites, env),
+    ]
+
+
+def _sizes(record: Record, nccl: Mapping[str, Any]) -> list[Line]:
+    from stoker.results.allreduce import batches, latency, sizes
+
+    used = {row.get("bytes"): row for row in _rows(nccl.get("sizes"))}
+    shown = []
+    for batch in batches(record):
+        row = next(one for one in sizes(record.launches[-1]) if one["batch"] == batch)
+        marks = [latency(record, batch, mark) for mark in ("p50_s", "p10_s", "p90_s")]
+        median, low, high = ("-" if one is None else f"{1e6 * one:.1f}" for one in marks)
+        busbw = row.get("busbw_gb_s")
+        band = f", bus {busbw:.3g} GB/s" if isinstance(busbw, int | float) and busbw else ""
+        text = f"batch {batch:>3} {row['bytes']:>9} B: {median:>8} µs ({low} to {high}){band}"
+        shown.append((text + _used(used.get(row["bytes"])), ""))
+    return shown
+
+
+def _used(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    channels = f" × {row['channels']}" if row.get("channels") else ""
+    return f"  {row.get('algorithm')}/{row.get('protocol')}{channels}"
+
+
+def _variables(nccl: Mapping[str, Any]) -> list[Line]:
+    if not nccl:
+        return []
+    transports = ", ".join(f"{name} ({count})" for name, count in _mapping(nccl.get("transports")).items())
+    channels = nccl.get("channels")
+    head = f"NCCL {nccl.get('version') or '?'}: {channels or '?'} channels"
+    shown: list[Line] = [(f"{head}, via {transports}" if transports else head, "dim")]
+    for row in _rows(nccl.get("variables")):
+        state = str(row.get("state"))
+        shown.append(
+            (f"{row.get('name')}={row.get('value')}: {state} ({row.get('why')})", _STYLES.get(state, ""))
+        )
+    refused = [
+        one
+        for one in _texts(nccl.get("invalid"))
+        if not any(one == r.get("why") for r in _rows(nccl.get("variables")))
+    ]
+    shown += [(f"NCCL refuses: {text}", "bold red") for text in refused]
+    shown += [(f"NCCL warns: {text}", "yellow") for text in _texts(nccl.get("warnings"))]
+    return shown
+
+
+def _proof(proof: Mapping[str, Any]) -> list[Line]:
+    verdict = proof.get("verdict")
+    if verdict is None:
+        return []
+    count = len(_rows(proof.get("workers")))
+    style = "" if verdict == "in-force" else "yellow"
+    return [(f"the profile's variables in {count} ranks: {verdict}", style)]
+
+
+def _engine(engine: Mapping[str, Any]) -> list[Line]:
+    evidence = "; ".join(_texts(engine.get("lines"))[:2])
+    if engine.get("way") == "own":
+        told = "the engine's own all-reduce does not go through NCCL, so its decoding may not follow"
+        text = f"{told}: {evidence}"
+        return [(text, "yellow")]
+    return [(f"the engine reduces through NCCL: {evidence}", "dim")] if engine.get("way") == "nccl" else []
+
+
+def _rewritten(rewrites: Mapping[str, str], env: Mapping[str, str]) -> list[Line]:
+    names = [f"{n}={v}" if v else n for n, v in rewrites.items() if n.startswith("NCCL_") and n not in env]
+    if not names:
+        return []
+    return [
+        (f"the engine itself sets {', '.join(names)}: the probe does not, unless the profile does", "dim")
+    ]
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rows(value: object) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []

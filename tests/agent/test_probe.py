@@ -1,0 +1,167 @@
+"""The probe of all-reduces on a host: launched, proven, ended. Torch is a stand-in that says so of itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.agent import probe as probing
+from stoker.agent.context import AgentError
+from stoker.benchmarks import allreduce
+from stoker.engines import get
+from stoker.fleet.probe import engine_of
+from tests.agent.conftest import ENGINES, Host
+
+STANDIN = Path(__file__).parents[1] / "standin_torch"
+BENCH = allreduce.merged({}, {"runs": 2, "batches": "1,4", "hidden": 64, "ranks": 2}).to_wire()
+SLOT = "zoo-probe"
+
+
+def asks(host: Host, env: dict[str, str] | None = None, **given: Any) -> dict[str, Any]:
+    """A request: what the profile sets, and what else is asked for."""
+    program = allreduce.program(SLOT)
+    variables = {"PYTHONPATH": str(STANDIN), **(env or {})}
+    exports = "".join(f"export {name}='{value}'\n" for name, value in variables.items())
+    planned = host.plan(
+        engine=engine_of(get("vllm")),
+        slot=SLOT,
+        argv=(sys.executable, "-c", program),
+        script=f'#!/bin/sh\n{exports}cd "$HOME"\nexec {sys.executable} -c "{program}"\n',
+        env=variables,
+        gpus=given.pop("gpus", ()),
+        model_path=given.pop("model_path", ""),
+    )
+    return {
+        "plan": {**planned, "port": 0},
+        "serves": "zoo",
+        "engines": ENGINES,
+        "bench": {**BENCH, **given},
+        "script": allreduce.script(),
+        "run_id": "r1",
+        "force": False,
+        "salt": "s",
+        "salt_id": "id",
+    }
+
+
+def left_of(host: Host) -> list[str]:
+    """Processes of the probe that live."""
+    return [process.title for process in host.mine()]
+
+
+def fails(host: Host, request: dict[str, Any]) -> AgentError:
+    with pytest.raises(AgentError) as caught:
+        probing.probe(host.context(), request)
+    assert left_of(host) == []
+    assert not (host.home / ".stoker" / "slots" / SLOT).exists()
+    return caught.value
+
+
+def test_every_rank_is_proven_each_size_measured_and_nothing_is_left(host: Host) -> None:
+    found = probing.probe(host.context(), asks(host, {"NCCL_PROTO": "LL"}))
+    told = found["probe"]
+    assert (told["ranks"], told["hidden"], told["dtype"]) == (2, 64, "bfloat16")
+    assert told["proof"]["verdict"] == "in-force"
+    assert len(told["proof"]["workers"]) == 2
+    assert [(row["batch"], row["bytes"]) for row in told["sizes"] if row["batch"]] == [(1, 128), (4, 512)]
+    assert [row["bytes"] for row in told["sizes"] if not row["batch"]] == [1 << n for n in range(10, 21)]
+    assert all(row["wrong"] == 0 and row["p10_s"] <= row["p50_s"] <= row["p90_s"] for row in told["sizes"])
+    assert all(row["busbw_gb_s"] == row["algbw_gb_s"] for row in told["sizes"])  # 2 (n - 1) / n of two ranks
+    assert [run["valid"] for run in found["runs"]] == [True, True]
+    assert found["simulated"] is True
+    assert found["fingerprint"]["env"]["NCCL_PROTO"] == "LL"
+    assert left_of(host) == []
+    assert not (host.home / ".stoker" / "slots" / SLOT).exists()
+    kept = json.loads((Path(found["path"]) / "bench.json").read_text())
+    assert kept["probe"]["sizes"] == told["sizes"]
+
+
+def test_the_hidden_size_is_that_of_the_models_config(host: Host) -> None:
+    model = host.root / "model"
+    model.mkdir()
+    config = {"text_config": {"hidden_size": 128, "num_hidden_layers": 61, "torch_dtype": "float32"}}
+    (model / "config.json").write_text(json.dumps(config))
+    told = probing.probe(host.context(), asks(host, hidden=0, runs=1, model_path=str(model)))["probe"]
+    assert told["model"] == {
+        "hidden": 128,
+        "layers": 61,
+        "dtype": "float32",
+        "source": f"{model}/config.json",
+    }
+    assert [row["bytes"] for row in told["sizes"] if row["batch"]] == [512, 2048]
+
+
+def test_without_a_hidden_size_nothing_is_begun(host: Host) -> None:
+    error = fails(host, asks(host, hidden=0))
+    assert (error.kind, "--hidden" in error.next_step) == ("bad-request", True)
+
+
+def test_an_environment_without_torch_is_told_before_anything_starts(host: Host) -> None:
+    error = fails(host, asks(host, {"PYTHONPATH": "/nonexistent"}))
+    assert error.kind == "preflight"
+    assert "cannot import torch" in error.what
+
+
+def test_a_rank_that_cannot_import_torch_says_why(host: Host) -> None:
+    error = fails(host, asks(host, {"STANDIN_TORCH": "absent"}))
+    assert error.kind == "preflight"
+    assert "libcudart.so.13" in error.what
+
+
+def test_gpus_that_are_not_there_are_named(host: Host) -> None:
+    host.gpus(2)
+    error = fails(host, asks(host, gpus=(0, 1, 2)))
+    assert error.kind == "preflight"
+    assert "GPU 2 is not there" in error.what
+
+
+def test_a_rank_that_dies_is_named_with_its_signal(host: Host) -> None:
+    error = fails(host, asks(host, {"STANDIN_TORCH": "die"}))
+    assert error.kind == "died"
+    assert error.what.startswith("rank 1 of the probe of")
+    assert error.detail["exit"] == {"signal": 6}
+
+
+def test_what_torch_raises_is_told(host: Host) -> None:
+    error = fails(host, asks(host, {"STANDIN_TORCH": "raise"}))
+    assert error.kind == "died"
+    assert "unhandled cuda error" in error.what
+
+
+def test_a_probe_that_hangs_is_ended_at_its_deadline_with_its_last_lines(host: Host) -> None:
+    error = fails(host, asks(host, {"STANDIN_TORCH": "hang"}, deadline=3))
+    assert error.kind == "timeout"
+    assert "within 3 s" in error.what
+    assert any("stuck in a kernel" in line for line in error.evidence)
+
+
+def test_a_wrong_sum_makes_its_run_no_measurement(host: Host) -> None:
+    found = probing.probe(host.context(), asks(host, {"STANDIN_TORCH": "wrong"}))
+    assert any(row["wrong"] for row in found["probe"]["sizes"])
+
+
+def test_a_cancelled_probe_leaves_nothing(host: Host) -> None:
+    context = host.context()
+    caught: list[AgentError] = []
+
+    def run() -> None:
+        try:
+            probing.probe(context, asks(host, {"STANDIN_TORCH": "hang"}))
+        except AgentError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    end = time.monotonic() + 20
+    while not any("rank 1" in title for title in left_of(host)) and time.monotonic() < end:
+        time.sleep(0.02)
+    context.cancel()
+    thread.join(30)
+    assert [error.kind for error in caught] == ["cancelled"]
+    assert left_of(host) == []
