@@ -103,12 +103,31 @@ class Values:
         self.note(at, f"true or false is expected, here is {kind(value)}")
         return False
 
-    def seconds(self, at: Path, value: Any) -> Any:
-        """Seconds, or a template of them; None for no limit."""
+    def seconds(self, at: Path, value: Any, unit: str = "seconds") -> Any:
+        """Seconds, or another number from 0, or a template of it; None for no limit."""
         if value is None or (isinstance(value, str) and template.has_template(value)):
             return self.value(at, value)
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            self.note(at, f"{at[-1]} takes seconds, here is {kind(value)}")
+            self.note(at, f"{at[-1]} takes {unit}, here is {kind(value)}")
+        return value
+
+    def whole(self, at: Path, value: Any) -> Any:
+        """A whole number from 0, or a template of one."""
+        if isinstance(value, str) and template.has_template(value):
+            return self.value(at, value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            self.note(at, f"{at[-1]} takes a whole number, here is {kind(value)}")
+        return value
+
+    def share(self, at: Path, value: Any) -> Any:
+        """A number of hosts, a percentage of them, or a template of either."""
+        if isinstance(value, str) and template.has_template(value):
+            return self.value(at, value)
+        if isinstance(value, str) and value.removesuffix("%").strip().isdecimal():
+            return value.strip()
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            hint = "write 2, or 30%"
+            self.note(at, f"serial takes a number of hosts or a percentage, here is {kind(value)}", hint)
         return value
 
     def variable(self, at: Path, name: Any, *, key: bool = False) -> str:

@@ -1,90 +1,77 @@
-"""The keywords of playbooks: those that are built, and Ansible's that are known and not built yet."""
+"""The keywords of playbooks: those that are built, and Ansible's that are known and have no place here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-PLAY = frozenset(("name", "hosts", "vars", "vars_files", "tasks", "tags", "gather_facts"))
-TASK = frozenset(
+# Handed on from plays to blocks and from blocks to tasks; the nearest wins.
+HANDED_ON = frozenset(
     (
-        *("name", "when", "loop", "register", "tags", "vars", "args", "ignore_errors", "failed_when"),
-        *("changed_when", "timeout", "no_log"),
+        *("ignore_errors", "ignore_unreachable", "no_log", "timeout", "run_once", "any_errors_fatal"),
+        *("become", "become_user", "check_mode", "diff", "delegate_to"),
     )
 )
+_EVERYWHERE = frozenset((*HANDED_ON, "name", "tags", "vars", "environment", "become_method"))
+PLAY = frozenset(
+    (
+        *(_EVERYWHERE - {"delegate_to"}),
+        *("hosts", "vars_files", "tasks", "pre_tasks", "post_tasks", "handlers", "gather_facts", "serial"),
+        *("max_fail_percentage", "strategy", "force_handlers"),
+    )
+)
+IMPORT = frozenset(("import_playbook", "name", "tags", "vars", "when"))
+BLOCK = frozenset((*_EVERYWHERE, "block", "rescue", "always", "when", "notify"))
+TASK = frozenset(
+    (
+        *_EVERYWHERE,
+        *("when", "loop", "loop_control", "register", "args", "failed_when", "changed_when", "until"),
+        *("retries", "delay", "notify"),
+    )
+)
+HANDLER = TASK | {"listen"}
+LOOP_CONTROL = frozenset(("loop_var", "index_var", "label", "pause"))
+STRATEGIES = ("linear", "free")
 
-_EVERYWHERE = (
-    *(
-        "any_errors_fatal",
-        "become",
-        "become_exe",
-        "become_flags",
-        "become_method",
-        "become_user",
-        "check_mode",
-    ),
-    *(
-        "collections",
-        "connection",
-        "debugger",
-        "diff",
-        "environment",
-        "ignore_unreachable",
-        "module_defaults",
-    ),
-    *("port", "remote_user", "run_once", "throttle"),
+_NOWHERE = (
+    *("become_exe", "become_flags", "collections", "connection", "debugger", "module_defaults", "port"),
+    *("remote_user", "throttle"),
 )
 _LATER_PLAY = frozenset(
     (
-        *_EVERYWHERE,
-        *("fact_path", "force_handlers", "gather_subset", "gather_timeout", "handlers", "ignore_errors"),
-        *(
-            "import_playbook",
-            "max_fail_percentage",
-            "no_log",
-            "order",
-            "post_tasks",
-            "pre_tasks",
-            "roles",
-            "serial",
-        ),
-        *("strategy", "timeout", "validate_argspec", "vars_prompt"),
+        *_NOWHERE,
+        *("fact_path", "gather_subset", "gather_timeout", "order", "roles", "validate_argspec"),
+        "vars_prompt",
     )
 )
 _LATER_TASK = frozenset(
     (
-        *_EVERYWHERE,
-        *("action", "always", "async", "block", "delay", "delegate_facts", "delegate_to", "listen"),
-        *("local_action", "loop_control", "notify", "poll", "rescue", "retries", "until"),
-        # Modules: what they do belongs to the book's structure or has a place among ours.
-        *(
-            "copy",
-            "import_role",
-            "import_tasks",
-            "include_role",
-            "include_tasks",
-            "include_vars",
-            "meta",
-            "script",
-        ),
-        *("template", "wait_for"),
+        *_NOWHERE,
+        *("action", "async", "delegate_facts", "listen", "local_action", "poll"),
+        # Modules: what they do has a place among ours, or belongs to roles.
+        *("copy", "import_role", "include_role", "include_vars", "script", "template", "wait_for"),
     )
 )
 _INSTEAD: Mapping[str, str] = {
-    "become": "log in as the user that owns the servers",
+    "become_exe": "sudo is found on the host's PATH",
+    "become_flags": "sudo must ask for nothing: allow it in sudoers",
     "connection": "set ansible_connection for the host in the inventory",
-    "environment": "name the variables in the command, or in the profile for a server",
+    "include_vars": "name the file under vars_files",
+    "listen": "a handler listens, not a task",
+    "local_action": "use delegate_to: localhost",
     "order": "hosts are taken in the inventory's order",
     "port": "set ansible_port for the host in the inventory",
-    "pre_tasks": "put them first under tasks",
-    "post_tasks": "put them last under tasks",
     "remote_user": "set ansible_user for the host in the inventory",
-    "serial": "name fewer hosts at a time with --limit",
+    "roles": "put the role's tasks into a file: include_tasks or import_tasks",
+    "import_role": "put the role's tasks into a file: import_tasks",
+    "include_role": "put the role's tasks into a file: include_tasks",
+    "throttle": "use serial, or --forks",
+    "vars_prompt": "give the variable by --extra-var",
     "wait_for": "the module wait waits for a server",
 }
 
 
 def later(word: str, of: str) -> str | None:
-    """What to do without a keyword of Ansible's that is not supported yet.
+    """What to do without a keyword of Ansible's that is not supported.
 
     Args:
         word: The keyword.
@@ -94,14 +81,15 @@ def later(word: str, of: str) -> str | None:
         The advice; None where the word is not such a keyword.
     """
     known = _LATER_PLAY if of == "play" else _LATER_TASK
-    if of == "task" and word.startswith("with_"):
+    if of != "play" and word.startswith("with_"):
         return "use loop"
     return _INSTEAD.get(word, "take it out") if word in known else None
 
 
 OWN_NAMES = frozenset(
     (
-        *("ansible_check_mode", "ansible_play_hosts", "ansible_play_hosts_all", "group_names", "groups"),
+        *("ansible_check_mode", "ansible_diff_mode", "ansible_play_batch", "ansible_play_hosts"),
+        *("ansible_play_hosts_all", "group_names", "groups"),
         *("hostvars", "inventory_dir", "inventory_file", "inventory_hostname", "inventory_hostname_short"),
         *("item", "omit", "playbook_dir"),
     )

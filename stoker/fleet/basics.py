@@ -20,12 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stoker.errors import HostFailed, InputError
+from stoker.errors import HostFailed, InputError, nearest
 from stoker.fleet import daily
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Book, Job, Outcome, Typed, Verb
 
 _EVIDENCE_LINES = 10
+META = ("flush_handlers", "noop", "end_host", "end_play")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,29 @@ class Argument(Flag):
         if self.holds == "words" and value is not None:
             _split(str(value), where)
             return str(value)
+        return value
+
+
+@dataclass(frozen=True)
+class Choice(Flag):
+    """One of a few words.
+
+    Args:
+        words: Those.
+    """
+
+    words: tuple[str, ...] = ()
+
+    def parse(self, value: Any, where: str = "") -> Any:
+        """The word.
+
+        Raises:
+            InputError: Another one.
+        """
+        if value is not None and value not in self.words:
+            raise InputError(
+                f"{value!r} is not known", where=where, next_step=nearest(str(value), self.words)
+            )
         return value
 
 
@@ -123,6 +147,16 @@ def pause(job: Job) -> Outcome:
     return Outcome(f"waited {seconds:g} s", {"seconds": seconds})
 
 
+def include(job: Job) -> Outcome:
+    """The steps of the file follow; the run itself does them."""
+    return Outcome(str(job.args["file"]), {"include": job.args["file"]})
+
+
+def meta(job: Job) -> Outcome:
+    """What the run itself does, where the conditions hold."""
+    return Outcome(str(job.args["action"]))
+
+
 def _ran(job: Job, cmd: str | Sequence[str], what: dict[str, Any]) -> Outcome:
     """Run something on the host.
 
@@ -131,10 +165,11 @@ def _ran(job: Job, cmd: str | Sequence[str], what: dict[str, Any]) -> Outcome:
     """
     stdin = job.args["stdin"]
     params = {
-        **what,
+        **_as_user(what, job),
         "timeout_s": job.args["timeout"],
         "stdin": None if stdin is None else stdin + "\n",
         "cwd": job.args["chdir"],
+        "env": dict(job.env) or None,
     }
     done = job.session.call("exec", {name: value for name, value in params.items() if value is not None})
     data = {"cmd": cmd, "rc": done["rc"], "seconds": done["seconds"], "truncated": done["truncated"]}
@@ -152,9 +187,29 @@ def _ran(job: Job, cmd: str | Sequence[str], what: dict[str, Any]) -> Outcome:
     return Outcome(_first_line(data["stdout_lines"]), {**data, "msg": ""}, changed=True)
 
 
+# As the user already: sudo may not even be there. The words are the command's own, never read by the shell.
+_SUDO = """user=$1 keep=$2; shift 2
+if [ "$(id -un)" = "$user" ]; then exec "$@"; fi
+exec sudo -n -H ${keep:+"--preserve-env=$keep"} -u "$user" -- "$@"
+"""
+
+
+def _as_user(what: dict[str, Any], job: Job) -> dict[str, Any]:
+    """What is to run, as another user through sudo, which must ask for nothing."""
+    if not job.user:
+        return what
+    words = what["argv"] if "argv" in what else ["/bin/sh", "-c", what["shell"]]
+    return {"argv": ["/bin/sh", "-c", _SUDO, "sh", job.user, ",".join(job.env), *words]}
+
+
 def _as_shell(args: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the ``inv exec`` that does the same as shell; ``stdin`` has no place in it."""
     text = args["cmd"]
+    if args.get("env"):
+        given = " ".join(f"{name}={shlex.quote(value)}" for name, value in args["env"].items())
+        text = f"export {given}; {text}"
+    if args.get("user"):
+        text = f"sudo -n -H -u {shlex.quote(args['user'])} -- /bin/sh -c {shlex.quote(text)}"
     if args["chdir"]:
         text = f"cd {shlex.quote(args['chdir'])} && {text}"
     return {"cmd": text, "timeout": args["timeout"]}
@@ -226,7 +281,14 @@ VERBS = (
         ),
         command,
         in_check="skipped",
-        book=Book("cmd", (("cmd", "argv"),), _RUN_PAIRS, (*_RUN_LATER, "expand_argument_vars"), unrun=_UNRUN),
+        book=Book(
+            "cmd",
+            (("cmd", "argv"),),
+            _RUN_PAIRS,
+            (*_RUN_LATER, "expand_argument_vars"),
+            elsewhere=True,
+            unrun=_UNRUN,
+        ),
         by_hand=Typed("exec", daily.EXEC.flags, _as_command),
     ),
     Verb(
@@ -234,7 +296,7 @@ VERBS = (
         (Flag("cmd", "The command line."), *_RUN),
         shell,
         in_check="skipped",
-        book=Book("cmd", (("cmd",),), _RUN_PAIRS, _RUN_LATER, unrun=_UNRUN),
+        book=Book("cmd", (("cmd",),), _RUN_PAIRS, _RUN_LATER, elsewhere=True, unrun=_UNRUN),
         by_hand=Typed("exec", daily.EXEC.flags, _as_shell),
     ),
     Verb(
@@ -244,25 +306,50 @@ VERBS = (
             Flag("fail_msg", "What to say where it does not."),
             Flag("msg", "The same."),
             Flag("success_msg", "What to say where it does."),
+            Flag("quiet", "Say only what is false.", "flag"),
         ),
         assert_,
-        book=Book(needs=(("that",),), later=("quiet",)),
+        book=Book(needs=(("that",),), fixed=True),
         by_hand=_NONE,
     ),
     Verb(
         "debug",
-        (Argument("msg", "What to show."), Argument("var", "A variable to show.", holds="expressions")),
+        (
+            Argument("msg", "What to show."),
+            Argument("var", "A variable to show.", holds="expressions"),
+        ),
         debug,
-        book=Book("msg", pairs=("msg", "var", "verbosity"), later=("verbosity",)),
+        book=Book("msg", pairs=("msg", "var", "verbosity"), later=("verbosity",), fixed=True),
         by_hand=_NONE,
     ),
-    Verb("set_fact", (), set_fact, book=Book(later=("cacheable",), any_name=True), by_hand=_NONE),
-    Verb("fail", (Flag("msg", "What to say."),), fail, by_hand=_NONE),
+    Verb("set_fact", (), set_fact, book=Book(later=("cacheable",), any_name=True, fixed=True), by_hand=_NONE),
+    Verb("fail", (Flag("msg", "What to say."),), fail, book=Book(fixed=True), by_hand=_NONE),
     Verb(
         "pause",
         (Flag("seconds", "Seconds.", "number"), Flag("minutes", "Minutes.", "number")),
         pause,
-        book=Book(later=("echo", "prompt"), once=True),
+        book=Book(later=("echo", "prompt"), once=True, fixed=True),
+        by_hand=_NONE,
+    ),
+    Verb(
+        "include_tasks",
+        (Flag("file", "A file of tasks, relative to this one."),),
+        include,
+        book=Book("file", (("file",),), later=("apply",), fixed=True),
+        by_hand=_NONE,
+    ),
+    Verb(
+        "import_tasks",
+        (Flag("file", "A file of tasks, relative to this one."),),
+        include,
+        book=Book("file", (("file",),), fixed=True),
+        by_hand=_NONE,
+    ),
+    Verb(
+        "meta",
+        (Choice("action", "What the run itself does.", words=META),),
+        meta,
+        book=Book("action", (("action",),), fixed=True),
         by_hand=_NONE,
     ),
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stoker.config.playbooktree import Module, Task
+from stoker.config.settings import number
 from stoker.errors import HostFailed, InputError
 from stoker.fleet.basics import Evaluated
 from stoker.fleet.flags import parse_all
@@ -30,6 +32,9 @@ class Call:
         plans: The servers that are meant.
         command: The ``inv`` command that does the same; empty where there is none.
         ended: What came of it already, where it is skipped or cannot be made.
+        env: Variables added to the environment of what is run.
+        user: As whom it is run; empty for the login's.
+        at: The host that it is delegated to; empty for none.
     """
 
     scope: Scope
@@ -37,6 +42,9 @@ class Call:
     plans: tuple[LaunchPlan, ...] = ()
     command: str = ""
     ended: Result | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    at: str = ""
 
 
 def arguments(task: Task, module: Module, verb: Verb, scope: Scope) -> dict[str, Any]:
@@ -65,6 +73,38 @@ def _evaluated(expression: str | bool, scope: Scope, place: str) -> Evaluated:
         return Evaluated(expression, scope.evaluate(expression, place))
     except InputError as error:
         return Evaluated(expression, error=error.what)
+
+
+def limit(value: Any, scope: Scope, place: str, name: str) -> float:
+    """A number of seconds, or a template of it.
+
+    Raises:
+        InputError: The template gives something else.
+    """
+    given = scope.render(value, place)
+    return 0.0 if given in (0, "0") else number(given, name)
+
+
+def around(task: Task, verb: Verb, scope: Scope) -> tuple[dict[str, str], str, str]:
+    """With what environment, as whom and where a command is run.
+
+    Returns:
+        Variables; the user and the host, empty for the login's and the play's own.
+
+    Raises:
+        InputError: A template that cannot be rendered, or gives something else.
+    """
+    if not verb.book.elsewhere:
+        return {}, "", ""
+    env: dict[str, str] = {}
+    for one in without_omitted(scope.render(list(task.environment), task.place)):
+        if not isinstance(one, dict):
+            raise InputError(f"environment takes a mapping, and got {one!r:.60}", where=task.place)
+        env.update(
+            {str(name): value if isinstance(value, str) else str(value) for name, value in one.items()}
+        )
+    user = str(scope.render(task.become_user, task.place)) if truth(task.become, scope, task.place) else ""
+    return env, user, str(scope.render(task.delegate_to, task.place))
 
 
 def truth(value: bool | str, scope: Scope, place: str) -> bool:

@@ -27,6 +27,8 @@ class Job:
         plan: The server that is meant; None where the verb needs none or only the host can tell.
         check: Say what would be done; touch nothing.
         plans: Of all servers that are meant on the host.
+        env: Variables added to the environment of what is run there.
+        user: As whom it is run; empty for the login's.
     """
 
     project: Project
@@ -35,6 +37,8 @@ class Job:
     plan: LaunchPlan | None = None
     check: bool = False
     plans: tuple[LaunchPlan, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
 
     @property
     def host(self) -> Host:
@@ -78,6 +82,8 @@ class Book:
         later: Arguments that Ansible's module of this name has and this one has not.
         any_name: Any other name is an argument too, the name of a variable.
         once: It runs once for all hosts of a play.
+        elsewhere: It can be done as another user, on another host, and with an environment of its own.
+        fixed: It neither looks at nor changes a host.
         unrun: What it registers where ``--check`` skips it.
     """
 
@@ -87,6 +93,8 @@ class Book:
     later: tuple[str, ...] = ()
     any_name: bool = False
     once: bool = False
+    elsewhere: bool = False
+    fixed: bool = False
     unrun: Mapping[str, Any] = field(default_factory=dict)
 
 

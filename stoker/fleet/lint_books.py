@@ -81,7 +81,7 @@ def _rehearse(project: Project, book: Playbook, chosen: Sequence[Stage]) -> None
     options = Options(check=True)
     fewer = [replace(stage, hosts=_unlike(stage.hosts)) for stage in chosen]
     everybody = HostVars(project.inventory.hosts, {})
-    values = own(check=True, hosts=(), active=(), folder=str(book.path.parent), others=everybody)
+    values = own(check=True, diff=False, hosts=(), active=(), folder=str(book.path.parent), others=everybody)
     rehearse(fewer, project, options, values)
 
 

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from stoker.config import template
 from stoker.config.inventory import Host
-from stoker.config.playbooktree import Play, Playbook, Task
-from stoker.errors import HostError, StokerError
-from stoker.fleet import step
-from stoker.fleet.pool import HostResult, fan_out
-from stoker.fleet.recap import Part, PlayReport, Report, TaskReport
+from stoker.config.playbooktree import Playbook
+from stoker.fleet import serial
+from stoker.fleet.acts import Acts
+from stoker.fleet.flow import Flow
+from stoker.fleet.playlog import Journal
+from stoker.fleet.pool import fan_out
+from stoker.fleet.recap import Part, PlayReport, Report
 from stoker.fleet.rehearse import rehearse
-from stoker.fleet.result import Result, failed, interrupted
 from stoker.fleet.scope import Frame, HostVars, own
 from stoker.fleet.session import Session
-from stoker.fleet.stages import Options, Stage
-from stoker.fleet.step import Setting, Turn
-from stoker.fleet.verbs import VERBS, by_hand, by_hand_hidden
+from stoker.fleet.stages import Options, Stage, local_or_known
+from stoker.fleet.step import Setting
+from stoker.fleet.watch import Watch
 
 if TYPE_CHECKING:
     from stoker.fleet.project import Project
     from stoker.reach.client import Agent
-
-
-class Watch(step.Listener, Protocol):
-    """Told what happens while a book runs."""
-
-    def play(self, play: Play, hosts: Sequence[str]) -> None:
-        """A play begins."""
-
-    def task(self, task: Task, title: str, commands: Sequence[str]) -> None:
-        """A task begins; with the ``inv`` commands that do the same."""
-
-    def event(self, host: str, event: dict[str, Any]) -> None:
-        """A host tells how far it is; from any thread."""
 
 
 def run(
@@ -47,6 +35,7 @@ def run(
     connect: Callable[[Host], Agent],
     watch: Watch,
     stop: threading.Event | None = None,
+    journal: Journal | None = None,
 ) -> Report:
     """Run a playbook.
 
@@ -58,6 +47,7 @@ def run(
         connect: Opens a host's agent; called once a host at most.
         watch: Told what happens.
         stop: Set by Ctrl-C; what ``connect`` opens ends its calls by it.
+        journal: Keeps what is done; None: nothing is kept.
 
     Returns:
         What came of it; a failed host is a value in it.
@@ -65,7 +55,10 @@ def run(
     Raises:
         InputError: What can be found wrong before the first connection.
     """
-    return _Run(book, project, options, connect, watch, stop or threading.Event()).all(stages)
+    one = _Run(
+        book, project, options, connect, watch, stop or threading.Event(), journal or Journal(None, {})
+    )
+    return one.all(stages)
 
 
 class _Run:
@@ -79,6 +72,7 @@ class _Run:
         connect: Callable[[Host], Agent],
         watch: Watch,
         stop: threading.Event,
+        journal: Journal,
     ) -> None:
         self.book = book
         self.project = project
@@ -86,12 +80,16 @@ class _Run:
         self.connect = connect
         self.watch = watch
         self.stop = stop
+        self.journal = journal
         self.report = Report()
         self._facts: dict[str, dict[str, Any]] = {}
 
     def all(self, stages: Sequence[Stage]) -> Report:
         """Every play; sessions are closed however it ends."""
         rehearse(stages, self.project, self.options, self._own((), ()))
+        for stage in stages:  # templates there that give something else end the book before it begins
+            frame = self._frame(stage, (), ())
+            serial.batches(stage, frame), serial.most(stage, frame), serial.force(stage, frame)
         try:
             for stage in stages:
                 if not self._play(stage):
@@ -102,25 +100,61 @@ class _Run:
             self.report.interrupted = True
         finally:
             for part in self.report.parts.values():
-                part.session.close()
+                for session in (part.session, *part.delegates.values()):
+                    session.close()
+            self.journal.end(self.report.exit_code)
         return self.report
 
     def _play(self, stage: Stage) -> bool:
-        """One play; False where it lost all of its hosts, which ends the book as it does in Ansible."""
+        """One play; False where a batch of it lost all of its hosts, which ends the book as in Ansible."""
         for host in stage.hosts:
             self._join(host)
-        parts = {host.name: self.report.parts[host.name] for host in stage.hosts}
-        before = sum(part.error is not None for part in parts.values())
-        report = PlayReport(stage.play, tuple(parts))
+        report = PlayReport(stage.play, tuple(host.name for host in stage.hosts))
         self.report.plays.append(report)
-        self.watch.play(stage.play, self._active(parts))
-        for task in stage.tasks:
-            active = self._active(parts)
-            if not active or self.report.interrupted:
-                break
-            report.tasks.append(self._task(task, stage, active))
-        lost = sum(part.error is not None for part in parts.values()) - before
-        return not parts or lost < len(parts)
+        batches = serial.batches(stage, self._frame(stage, report.hosts, report.hosts))
+        if not batches:
+            self.watch.play(stage.play, ())
+        return all(self._batch(stage, report, names) for names in batches)
+
+    def _batch(self, stage: Stage, report: PlayReport, names: Sequence[str]) -> bool:
+        """One batch of a play's hosts; False where it ends the book."""
+        parts = {name: self.report.parts[name] for name in names}
+        left = [name for name, part in parts.items() if part.error is not None]
+        there = [name for name in names if name not in left]
+        self.watch.play(stage.play, there)
+        frame = self._frame(stage, report.hosts, names)
+        acts = Acts(
+            lambda active: self._setting(stage, report.hosts, active),
+            self.report,
+            report,
+            self._for(stage),
+            self.watch,
+            self.journal,
+            self.stop,
+            self.book.shown,
+        )
+        flow = Flow(stage, names, left, acts, serial.most(stage, frame), serial.force(stage, frame))
+        if stage.play.strategy == "free":
+            flow.run_free(self._each)
+        else:
+            flow.run()
+        for name in flow.down:
+            parts[name].error = parts[name].error or parts[name].trouble
+        for name, pending in flow.pending().items():
+            parts[name].pending = (*parts[name].pending, *pending)
+        lost = sum(part.error is not None for part in parts.values()) - len(left)
+        return not flow.broken and not self.report.interrupted and (not parts or lost < len(parts))
+
+    def _each(self, work: Callable[[str], None], names: Sequence[str]) -> None:
+        """Something for each host, side by side."""
+        results = fan_out(list(names), work, forks=self.options.forks, stop=self.stop)
+        self.report.interrupted = self.report.interrupted or self.stop.is_set()
+        for result in results:
+            if result.status == "failed":  # a fault of ours: what a task raises is a value by then
+                self.report.parts[result.host].error = result.error
+
+    def _for(self, stage: Stage) -> Options:
+        return replace(self.options, free=stage.play.strategy == "free")
 
     def _join(self, host: Host) -> None:
         if host.name not in self.report.parts:
@@ -128,122 +162,39 @@ class _Run:
             self.report.parts[host.name] = part
             self._facts[host.name] = part.facts
 
-    def _active(self, parts: dict[str, Part]) -> list[str]:
-        return [name for name, part in parts.items() if part.error is None]
-
     def _pass_on(self, host: str, event: dict[str, Any]) -> None:
-        if not self.report.parts[host].silent:
+        part = self.report.parts.get(host)
+        if part is None or not part.silent:
             self.watch.event(host, event)
 
-    def _task(self, task: Task, stage: Stage, active: Sequence[str]) -> TaskReport:
-        """One task on every host that is still there."""
-        setting = self._setting(stage, active)
-        once = VERBS[task.module].book.once
-        names = active[:1] if once else active
-        turns = {name: self._turn(setting, task, name) for name in names}
-        title = _title(task, turns[names[0]])
-        self.watch.task(task, title, commands(list(turns.values())))
-        for name, turn in turns.items():
-            self.report.parts[name].silent = turn.hidden
-        done = self._work(turns)
-        for name, result in done.items():
-            self._settle(self.report.parts[name], task, result)
-            for other in active if once else ():
-                self.report.parts[other].facts.update(result.facts)
-        return TaskReport(task, title, done)
+    def _elsewhere(self, host: str, at: str) -> Session:
+        """A connection of its own to the host that a task is delegated to.
 
-    def _turn(self, setting: Setting, task: Task, name: str) -> Turn:
-        part = self.report.parts[name]
-        return Turn(setting, task, part.session, part.facts)
+        Raises:
+            InputError: There is no such host.
+        """
+        part = self.report.parts[host]
+        if at == host:
+            return part.session
+        if at not in part.delegates:
+            part.delegates[at] = Session(
+                local_or_known(at, self.project), self.connect, lambda _, event: self._pass_on(host, event)
+            )
+        return part.delegates[at]
 
-    def _setting(self, stage: Stage, active: Sequence[str]) -> Setting:
-        values = self._own([host.name for host in stage.hosts], active)
-        frame = Frame(stage.play.vars, self.options.extra, values)
-        return Setting(self.project, frame, self.options.check, self.watch, self.stop)
+    def _setting(self, stage: Stage, hosts: Sequence[str], active: Sequence[str]) -> Setting:
+        frame = self._frame(stage, hosts, active)
+        return Setting(
+            self.project, frame, self.options.check, self.watch, self.stop, self._elsewhere, self.options.diff
+        )
+
+    def _frame(self, stage: Stage, hosts: Sequence[str], active: Sequence[str]) -> Frame:
+        return Frame(stage.play.vars, self.options.extra, self._own(hosts, active))
 
     def _own(self, hosts: Sequence[str], active: Sequence[str]) -> dict[str, Any]:
         everybody = HostVars(self.project.inventory.hosts, self._facts)
         folder = str(self.book.path.parent)
-        return own(check=self.options.check, hosts=hosts, active=active, folder=folder, others=everybody)
-
-    def _work(self, turns: dict[str, Turn]) -> dict[str, Result]:
-        """Each host's turn, side by side; a pause in this thread, where Ctrl-C ends it."""
-        if next(iter(turns.values())).verb.book.once:
-            return {name: turn.run() for name, turn in turns.items()}
-        results = fan_out(
-            list(turns), lambda name: turns[name].run(), forks=self.options.forks, stop=self.stop
+        given = self.options
+        return own(
+            check=given.check, diff=given.diff, hosts=hosts, active=active, folder=folder, others=everybody
         )
-        self.report.interrupted = self.stop.is_set()
-        return {result.host: _result(result, turns[result.host]) for result in results}
-
-    def _settle(self, part: Part, task: Task, result: Result) -> None:
-        """Count a result, keep what it sets, and let a host go that failed."""
-        part.facts.update(result.facts)
-        part.silent = False
-        if result.code is not None:
-            part.code = result.code
-        if result.is_bad:
-            part.counts[result.status] += 1
-            part.error = self._located(result, task, part.session.host.name)
-            return
-        if result.status == "interrupted":
-            part.interrupted = True
-            return
-        part.counts["skipped" if result.status == "skipped" else "ok"] += 1
-        part.counts["changed"] += result.status == "changed" or (
-            result.ignored and bool(result.data["changed"])
-        )
-        part.counts["ignored"] += result.ignored
-
-    def _located(self, result: Result, task: Task, host: str) -> StokerError | None:
-        """A host's failure with the task that it stopped at, and what to do next."""
-        error = result.error
-        if error is None:
-            return None
-        said = error.what if not result.hidden else "failed (not shown: no_log)"
-        what, evidence = f"{task.place}: {task.name}: {said}", () if result.hidden else error.evidence
-        hint = error.next_step or f"inv play {self.book.shown} --limit {host}"
-        if isinstance(error, HostError):
-            return type(error)(what, host=host, kind=error.kind, evidence=evidence, next_step=hint)
-        return StokerError(what, where=host, evidence=evidence, next_step=hint)
-
-
-def _result(host: HostResult, turn: Turn) -> Result:
-    """A host's result; what a turn did not turn into one is a fault or an interruption."""
-    if isinstance(host.data, Result):
-        return host.data
-    if host.status == "interrupted":
-        return interrupted(host.error)
-    error = host.error or StokerError(f"the step ended as {host.status}")
-    return failed(error, host.host, turn.task.place)
-
-
-def _title(task: Task, turn: Turn) -> str:
-    """A task's name for people; rendered for the first host, as far as it can be."""
-    try:
-        return str(turn.first.scope.render(task.name, task.place))
-    except template.BadTemplate:
-        return task.name
-
-
-def commands(turns: Sequence[Turn]) -> list[str]:
-    """The ``inv`` commands of a task, hosts with equal arguments together; hidden arguments left out."""
-    groups: dict[str, list[Turn]] = {}
-    for turn in turns:
-        if turn.first.command:
-            key = "" if turn.hidden else by_hand(turn.verb.name, (), turn.first.args)
-            groups.setdefault(key, []).append(turn)
-    found = []
-    for key, same in groups.items():
-        names = [turn.host.name for turn in same]
-        if key:
-            found.append(_as_the_play_does(same[0], names))
-        else:
-            found.append(by_hand_hidden(same[0].verb.name, names))
-    return found
-
-
-def _as_the_play_does(turn: Turn, names: Sequence[str]) -> str:
-    """The command of a task for several hosts: a play does them all at once, a changing command rolls."""
-    line = by_hand(turn.verb.name, names, turn.first.args)
-    return f"{line} --serial all" if turn.verb.changes and len(names) > 1 else line

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.config.playbooktree import Play, Task
-from stoker.errors import EXIT_DONE, EXIT_INTERRUPTED, StokerError, exit_code_of
+from stoker.errors import EXIT_DONE, EXIT_INTERRUPTED, HostUnreachable, StokerError, exit_code_of
 from stoker.fleet.result import Result
 from stoker.fleet.session import Session
 
-COUNTED = ("ok", "changed", "failed", "unreachable", "skipped", "ignored")
+COUNTED = ("ok", "changed", "failed", "unreachable", "skipped", "rescued", "ignored")
 """The recap's columns, with Ansible's meaning: ``ok`` counts changed and ignored tasks too."""
 
 
@@ -24,6 +24,9 @@ class Part:
         facts: What was registered and set.
         counts: The recap.
         error: Why it left the book.
+        trouble: Its latest failure, which a rescue may deal with.
+        delegates: Connections to hosts that do something in its place, by name.
+        pending: Handlers that were asked for there and have not run.
         interrupted: Ctrl-C cut a task short there.
         code: What the latest verdict asks for.
         silent: A task with ``no_log`` runs: nothing of what the host tells is passed on.
@@ -33,6 +36,9 @@ class Part:
     facts: dict[str, Any] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     error: StokerError | None = None
+    trouble: StokerError | None = None
+    delegates: dict[str, Session] = field(default_factory=dict)
+    pending: tuple[str, ...] = ()
     interrupted: bool = False
     code: int = EXIT_DONE
     silent: bool = False
@@ -42,7 +48,7 @@ class Part:
         """``ok``, ``failed``, ``unreachable`` or ``interrupted``."""
         if self.error is None:
             return "interrupted" if self.interrupted else "ok"
-        return "failed" if self.counts["failed"] else "unreachable"
+        return "unreachable" if isinstance(self.error, HostUnreachable) else "failed"
 
     @property
     def recap(self) -> dict[str, int]:

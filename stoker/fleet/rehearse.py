@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stoker.config.inventory import Host
-from stoker.config.playbooktree import Task
+from stoker.config.playbooktree import Task, flat
 from stoker.errors import ConfigError, InputError, Problem
 from stoker.fleet import servers
 from stoker.fleet.call import arguments
@@ -39,7 +39,7 @@ def rehearse(stages: Sequence[Stage], project: Project, options: Options, own: M
     for stage in stages:
         known = {name: value for name, value in stage.play.vars.items() if name not in late}
         frame = Frame(known, options.extra, own)
-        for task in stage.tasks:
+        for task in flat((*stage.tasks, *stage.play.handlers)):
             if "profile" not in modules()[task.module].arguments:
                 continue  # what could be wrong with it without a server, the file itself has shown
             for host in stage.hosts:
@@ -52,7 +52,7 @@ def _late(stages: Sequence[Stage]) -> frozenset[str]:
     """Names of the variables that the book itself sets while it runs."""
     names = set()
     for stage in stages:
-        for task in stage.tasks:
+        for task in flat((*stage.tasks, *stage.play.handlers)):
             names.add(task.register)
             names.update(task.args if task.module == "set_fact" else ())
     return frozenset(names)
@@ -93,7 +93,8 @@ def _rounds(task: Task, scope: Scope) -> list[dict[str, Any]]:
         items = scope.render(task.loop, task.place)
     except InputError:
         return []
-    return [{"item": item, "ansible_loop_var": "item"} for item in items] if isinstance(items, list) else []
+    name = task.loop_control.loop_var
+    return [{name: item, "ansible_loop_var": name} for item in items] if isinstance(items, list) else []
 
 
 def _may_run(task: Task, scope: Scope) -> bool:

@@ -29,6 +29,8 @@ class Result:
         seconds: How long it took.
         code: The exit code that a verdict in it asks for; None where there is no verdict.
         facts: Variables that it sets on the host.
+        label: Of a round of a loop: what is shown of its item.
+        notified: Handlers that it asks for.
     """
 
     status: Status
@@ -42,15 +44,22 @@ class Result:
     seconds: float = 0.0
     code: int | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+    notified: tuple[str, ...] = ()
 
     @property
     def is_bad(self) -> bool:
         """Whether the host leaves the book."""
         return self.error is not None and not self.ignored
 
-    def of_round(self, item: Any) -> Result:
-        """The same, saying which round of a loop it was."""
-        return replace(self, data={**self.data, "item": item, "ansible_loop_var": "item"})
+    def of_round(self, variables: Mapping[str, Any], label: str) -> Result:
+        """The same, saying which round of a loop it was.
+
+        Args:
+            variables: Those of the round.
+            label: What is shown of its item.
+        """
+        return replace(self, data={**self.data, **variables}, label=label)
 
 
 def succeeded(outcomes: Sequence[Outcome]) -> Result:
@@ -137,4 +146,6 @@ def together(rounds: Sequence[Result]) -> Result:
         seconds=sum(one.seconds for one in rounds),
         code=next((one.code for one in reversed(rounds) if one.code is not None), None),
         facts={name: value for one in rounds for name, value in one.facts.items()},
+        label="",
+        notified=tuple(dict.fromkeys(name for one in rounds for name in one.notified)),
     )

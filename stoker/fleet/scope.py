@@ -100,12 +100,13 @@ class Frame:
 
 
 def own(
-    *, check: bool, hosts: Sequence[str], active: Sequence[str], folder: str, others: HostVars
+    *, check: bool, diff: bool, hosts: Sequence[str], active: Sequence[str], folder: str, others: HostVars
 ) -> dict[str, Any]:
     """The variables that Stoker sets.
 
     Args:
         check: Whether nothing may be touched.
+        diff: Whether what changes is to be shown.
         hosts: The play's.
         active: Of these, those that are still with it.
         folder: The playbook's.
@@ -113,6 +114,8 @@ def own(
     """
     return {
         "ansible_check_mode": check,
+        "ansible_diff_mode": diff,
+        "ansible_play_batch": list(active),
         "ansible_play_hosts": list(active),
         "ansible_play_hosts_all": list(hosts),
         "hostvars": others,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.config import inventory as inventories
 from stoker.config import template
 from stoker.config.inventory import Host
-from stoker.config.playbooktree import Play, Playbook, Task
+from stoker.config.playbooktree import Block, Entry, Play, Playbook
 from stoker.errors import ConfigError, InputError, nearest
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ class Options:
         extra: Variables that beat all others.
         check: Touch nothing.
         forks: Hosts worked on at once.
+        diff: Show what changes.
+        start_at: Begin at the task of this name, which may hold ``*``; empty for the first.
+        free: No host waits for another.
     """
 
     limit: tuple[str, ...] = ()
@@ -37,6 +40,9 @@ class Options:
     extra: Mapping[str, Any] = field(default_factory=dict)
     check: bool = False
     forks: int = 20
+    diff: bool = False
+    start_at: str = ""
+    free: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Stage:
 
     play: Play
     hosts: tuple[Host, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[Entry, ...]
 
 
 def stages(book: Playbook, project: Project, options: Options) -> tuple[Stage, ...]:
@@ -65,12 +71,26 @@ def stages(book: Playbook, project: Project, options: Options) -> tuple[Stage, .
     chosen = []
     for play in book.plays:
         hosts = tuple(h for h in _hosts(play, project, options) if limit is None or h.name in limit)
-        tasks = tuple(task for task in play.tasks if is_chosen(task.tags, options.tags, options.skip_tags))
+        tasks = _chosen(play.tasks, options)
         chosen.append(Stage(play, hosts, tasks))
     if not any(stage.hosts for stage in chosen):
         hint = "inv play BOOK --list-hosts shows the hosts of each play"
         raise InputError("--limit leaves no host of any play", where=book.shown, next_step=hint)
     return tuple(chosen)
+
+
+def _chosen(entries: Sequence[Entry], options: Options) -> tuple[Entry, ...]:
+    """A list of tasks without those that the tags leave out, and without blocks that are empty then."""
+    found: list[Entry] = []
+    for entry in entries:
+        if isinstance(entry, Block):
+            parts = [_chosen(part, options) for part in (entry.tasks, entry.rescue, entry.always)]
+            if any(parts):
+                found.append(replace(entry, tasks=parts[0], rescue=parts[1], always=parts[2]))
+        elif is_chosen(entry.tags, options.tags, options.skip_tags):
+            inner = _chosen(entry.included, options)
+            found.append(entry if inner == entry.included else replace(entry, included=inner))
+    return tuple(found)
 
 
 def is_chosen(tags: frozenset[str], only: frozenset[str], skip: frozenset[str]) -> bool:
@@ -108,6 +128,21 @@ def _check_tags(book: Playbook, options: Options) -> None:
             raise InputError(f"no task of {book.shown} has the tag {tag!r}", where=flag, next_step=hint)
 
 
+def local_or_known(name: str, project: Project) -> Host:
+    """A host by its name; ``localhost`` is this machine where the inventory has none.
+
+    Raises:
+        InputError: There is no such host.
+    """
+    known = project.inventory.hosts
+    if name == "localhost" and name not in known:
+        (host,) = inventories.adhoc("localhost,").hosts.values()
+        return replace(host, vars={**host.vars, "ansible_connection": "local"})
+    if name not in known:
+        raise InputError(f"there is no host {name!r}", where="delegate_to", next_step=nearest(name, known))
+    return known[name]
+
+
 def _hosts(play: Play, project: Project, options: Options) -> Sequence[Host]:
     """The hosts that a play names.
 
@@ -117,9 +152,8 @@ def _hosts(play: Play, project: Project, options: Options) -> Sequence[Host]:
     where = f"{play.place}: hosts"
     patterns = template.render(list(play.hosts), {**play.vars, **options.extra}, where=where)
     flat = [str(p) for given in patterns for p in (given if isinstance(given, list) else [given])]
-    if flat == ["localhost"] and "localhost" not in project.inventory.hosts:
-        (host,) = inventories.adhoc("localhost,").hosts.values()
-        return (replace(host, vars={**host.vars, "ansible_connection": "local"}),)
+    if flat == ["localhost"]:
+        return (local_or_known("localhost", project),)
     try:
         return project.hosts(flat)
     except ConfigError:  # the inventory's own mistakes have places of their own

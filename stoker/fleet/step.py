@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stoker.config.playbooktree import Task
-from stoker.config.settings import number
-from stoker.errors import HostFailed, InputError, StokerError
+from stoker.errors import InputError, StokerError
 from stoker.fleet import servers
-from stoker.fleet.call import Call, Timed, arguments, truth
+from stoker.fleet.call import Call, Timed, arguments, around, limit, truth
 from stoker.fleet.job import Job, Outcome
-from stoker.fleet.result import Result, Status, failed, interrupted, skipped, succeeded, together
+from stoker.fleet.judgement import Judge
+from stoker.fleet.result import Result, failed, interrupted, skipped, succeeded, together
 from stoker.fleet.scope import Frame, Scope
 from stoker.fleet.session import Session
 from stoker.fleet.verbs import VERBS, by_hand, modules
@@ -28,6 +28,9 @@ class Listener(Protocol):
 
     def round(self, host: str, task: Task, command: str) -> None:
         """A further round of a loop begins."""
+
+    def again(self, host: str, task: Task, left: int, result: Result) -> None:
+        """It is tried again, so many times at most."""
 
     def ended(self, host: str, task: Task, result: Result) -> None:
         """A task, or a round of its loop, has ended."""
@@ -43,6 +46,8 @@ class Setting:
         check: Touch nothing.
         listener: Told what happens.
         stop: Set by Ctrl-C.
+        elsewhere: The session of another host, for a task that is delegated: (the play's host, that host).
+        diff: Show what changes.
     """
 
     project: Project
@@ -50,6 +55,8 @@ class Setting:
     check: bool
     listener: Listener
     stop: threading.Event
+    elsewhere: Callable[[str, str], Session]
+    diff: bool = False
 
 
 class Turn:
@@ -60,44 +67,72 @@ class Turn:
         task: The task.
         session: The host's connection.
         facts: What was registered and set on the host.
+        outer: The loop's variables of the ``include_tasks`` around it, taken literally.
     """
 
-    def __init__(self, setting: Setting, task: Task, session: Session, facts: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        task: Task,
+        session: Session,
+        facts: Mapping[str, Any],
+        outer: Mapping[str, Any] | None = None,
+    ) -> None:
         self.setting = setting
         self.task = task
         self.session = session
         self.host = session.host
         self.verb = VERBS[task.module]
         self._facts = dict(facts)
-        self._items: list[Any] | None = None  # None where it does not loop
+        self._outer = dict(outer or {})
+        self._judge = Judge(task, self.host.name)
+        self._rounds: list[dict[str, Any]] | None = None  # None where it does not loop
         self.hidden = True  # until it is known not to be
         self.first = self._begin()
 
     def run(self) -> Result:
         """Do the task, all rounds of it."""
-        if self._items is None:
+        if self._rounds is None:
             result = self._make(self.first)
             self._tell(result)
         else:
-            result = together(self._rounds(self._items))
+            result = together(self._all(self._rounds))
         registered = {self.task.register: result.data} if self.task.register else {}
         return replace(result, facts={**result.facts, **registered})
+
+    def runs_once(self) -> bool:
+        """Whether it is done here for all hosts.
+
+        Raises:
+            InputError: It cannot be told.
+        """
+        return self.verb.book.once or truth(self.task.run_once, self._scope({}), self.task.place)
+
+    def is_fatal(self) -> bool:
+        """Whether a failure ends all hosts.
+
+        Raises:
+            InputError: It cannot be told.
+        """
+        scope = self._scope({})
+        ignored = truth(self.task.ignore_errors, scope, self.task.place)
+        return not ignored and (self.runs_once() or truth(self.task.any_errors_fatal, scope, self.task.place))
 
     def _begin(self) -> Call:
         """Work out the rounds, and the first of them."""
         scope = self._scope({})
         try:
             self.hidden = truth(self.task.no_log, scope, self.task.place)
-            self._items = self._loop(scope)
+            items = self._loop(scope)
         except InputError as error:
             return Call(scope, ended=failed(error, self.host.name, self.task.place))
-        if self._items is None:
+        if items is None:
             return self._call(scope)
-        if not self._items:
-            self._items = None
+        if not items:
             why = "No items in the list"
             return Call(scope, ended=skipped("nothing to loop over", skipped_reason=why, results=[]))
-        return self._call(self._scope(_loop_vars(self._items[0])))
+        self._rounds = [self._round(index, item) for index, item in enumerate(items)]
+        return self._call(self._scope(self._rounds[0]))
 
     def _loop(self, scope: Scope) -> list[Any] | None:
         """What the loop goes over; None where there is none, or where it will be skipped anyway.
@@ -117,6 +152,14 @@ class Turn:
             raise InputError(f"loop takes a list, and got {items!r:.60}", where=self.task.place)
         return items
 
+    def _round(self, index: int, item: Any) -> dict[str, Any]:
+        """The variables of a round."""
+        control = self.task.loop_control
+        named = {control.loop_var: item, "ansible_loop_var": control.loop_var}
+        if control.index_var:
+            named |= {control.index_var: index, "ansible_index_var": control.index_var}
+        return named
+
     def _is_unmet(self, scope: Scope) -> bool:
         """Whether the conditions fail whatever the item is."""
         try:
@@ -124,14 +167,16 @@ class Turn:
         except InputError:
             return False
 
-    def _rounds(self, items: Sequence[Any]) -> list[Result]:
+    def _all(self, rounds: Sequence[dict[str, Any]]) -> list[Result]:
         """Every round, in order; a lost host ends them."""
         results: list[Result] = []
-        for index, item in enumerate(items):
-            call = self.first if index == 0 else self._call(self._scope(_loop_vars(item)))
+        for index, variables in enumerate(rounds):
+            if index:
+                self._pause()
+            call = self.first if index == 0 else self._call(self._scope(variables))
             if index:
                 self.setting.listener.round(self.host.name, self.task, "" if self.hidden else call.command)
-            result = self._make(call).of_round(item)
+            result = self._make(call).of_round(variables, self._label(call.scope, variables))
             self._facts.update(result.facts)  # a round sees what the rounds before it have set
             self._tell(result)
             results.append(result)
@@ -139,11 +184,27 @@ class Turn:
                 break
         return results
 
+    def _pause(self) -> None:
+        """What the loop waits between two rounds."""
+        if self.task.loop_control.pause:
+            seconds = limit(self.task.loop_control.pause, self._scope({}), self.task.place, "pause")
+            self.setting.stop.wait(seconds)
+
+    def _label(self, scope: Scope, variables: Mapping[str, Any]) -> str:
+        """What is shown of a round's item."""
+        control = self.task.loop_control
+        try:
+            label = variables[control.loop_var] if control.label is None else scope.render(control.label, "")
+        except InputError:
+            label = control.label
+        return str(label)
+
     def _tell(self, result: Result) -> None:
         self.setting.listener.ended(self.host.name, self.task, result)
 
     def _scope(self, loop: Mapping[str, Any]) -> Scope:
-        return self.setting.frame.scope(self.host, self._facts, self.task.vars, loop)
+        around = {**self._outer, **loop}
+        return self.setting.frame.scope(self.host, self._facts, self.task.vars, around)
 
     def _call(self, scope: Scope) -> Call:
         """The call of one round; nothing is connected for it."""
@@ -156,26 +217,41 @@ class Turn:
                 return Call(scope, ended=skipped(f"when {shown}", skip_reason=why, false_condition=unmet))
             args = arguments(self.task, modules()[self.verb.name], self.verb, scope)
             if args.get("timeout", 0) is None and self.task.timeout:
-                args["timeout"] = self._limit(scope)
+                args["timeout"] = limit(self.task.timeout, scope, place, "timeout")
             plans = servers.meant(self.setting.project, self.verb, self.host, args)
-            return Call(scope, args, plans, by_hand(self.verb.name, [self.host.name], args))
+            env, user, at = around(self.task, self.verb, scope)
+            hand = by_hand(self.verb.name, [at or self.host.name], {**args, "env": env, "user": user})
+            return Call(scope, args, plans, hand, env=env, user=user, at=at)
         except StokerError as error:
             return Call(scope, ended=failed(error, self.host.name, place))
 
-    def _limit(self, scope: Scope) -> float:
-        """The task's ``timeout`` in seconds."""
-        return number(scope.render(self.task.timeout, self.task.place), "timeout")
-
     def _make(self, call: Call) -> Result:
-        """Run the module once, and judge what came of it."""
+        """Run the module until it is enough, and judge what came of it."""
         begin = time.monotonic()
-        result = call.ended or self._work(call)
-        if call.ended is None and result.status in ("ok", "changed", "failed"):
-            result = self._judged(call, result)
-        if result.status == "failed":
-            result = replace(result, ignored=self._is_ignored(call.scope))
+        result = call.ended or self._tries(call)
+        result = self._judge.ignored(result, call.scope)
+        result = self._judge.notified(result, call.scope)
         seconds = time.monotonic() - begin
         return replace(result, command=call.command, seconds=seconds, hidden=self.hidden)
+
+    def _tries(self, call: Call) -> Result:
+        """Once, or as often as ``until`` and ``retries`` say."""
+        try:
+            tries, delay = self._judge.tries(call.scope)
+        except InputError as error:
+            return failed(error, self.host.name, self.task.place)
+        for attempt in range(1, tries + 1):
+            result = self._judge.judged(self._work(call), call.scope, attempt if tries > 1 else 0)
+            if tries == 1 or result.status in ("unreachable", "interrupted"):
+                return result
+            result, is_enough = self._judge.enough(result, call.scope)
+            if is_enough:
+                return result
+            if attempt < tries:
+                self.setting.listener.again(self.host.name, self.task, tries - attempt, result)
+                if self.setting.stop.wait(delay):
+                    return interrupted()
+        return self._judge.exhausted(result, tries - 1)
 
     def _work(self, call: Call) -> Result:
         """What the module itself says."""
@@ -188,48 +264,13 @@ class Turn:
 
     def _outcomes(self, call: Call) -> list[Outcome]:
         """What the verb did, for each server that is meant."""
-        session = self.session
-        if self.task.timeout and "timeout" not in call.args:  # else the operation has its own deadline
-            session = Timed(session, self._limit(call.scope))
+        session, task, scope = self.session, self.task, call.scope
+        if call.at:
+            session = self.setting.elsewhere(self.host.name, call.at)
+        if task.timeout and "timeout" not in call.args:  # else the operation has its own deadline
+            session = Timed(session, limit(task.timeout, scope, task.place, "timeout"))
         args = {"host": [self.host.name], **call.args} if self.verb.flags else call.args
-        job = Job(self.setting.project, session, args, check=self.setting.check)
+        given = self.setting.check if task.check_mode is None else task.check_mode
+        check = truth(given, scope, task.place)
+        job = Job(self.setting.project, session, args, check=check, env=call.env, user=call.user)
         return self.verb.on(job, call.plans)
-
-    def _judged(self, call: Call, result: Result) -> Result:
-        """The result as the task's own conditions see it."""
-        task, data, error = self.task, dict(result.data), result.error
-        try:
-            if task.changed_when is not None:
-                data["changed"] = self._view(call, data).unmet(task.changed_when, task.place) is None
-            if task.failed_when is not None:
-                has_failed = self._view(call, data).unmet(task.failed_when, task.place) is None
-                data["failed"] = data["failed_when_result"] = has_failed
-                error = (error or self._failed_when()) if has_failed else None
-        except InputError as mistake:
-            data["failed"] = True
-            error = failed(mistake, self.host.name, task.place).error
-        return replace(result, status=_status(error, data), data=data, error=error)
-
-    def _view(self, call: Call, data: dict[str, Any]) -> Scope:
-        """The variables with the result among them."""
-        return call.scope.adding({self.task.register: data} if self.task.register else {})
-
-    def _failed_when(self) -> HostFailed:
-        shown = " and ".join(str(condition) for condition in self.task.failed_when or ())
-        return HostFailed(f"failed_when: {shown}", host=self.host.name, kind="failed-when")
-
-    def _is_ignored(self, scope: Scope) -> bool:
-        try:
-            return truth(self.task.ignore_errors, scope, self.task.place)
-        except InputError:
-            return False
-
-
-def _loop_vars(item: Any) -> dict[str, Any]:
-    return {"item": item, "ansible_loop_var": "item"}
-
-
-def _status(error: StokerError | None, data: Mapping[str, Any]) -> Status:
-    if error is not None:
-        return "failed"
-    return "changed" if data["changed"] else "ok"

@@ -54,6 +54,8 @@ def _module(verb: Verb) -> Module:
         later=(*book.later, *(flag.name for flag in verb.flags if not flag.in_book)),
         pairs=book.pairs,
         any_name=book.any_name,
+        elsewhere=book.elsewhere,
+        fixed=book.fixed,
     )
 
 

@@ -85,6 +85,8 @@ def _split(texts: Sequence[str]) -> frozenset[str]:
 
 def _list(run: Run, chosen: Sequence[Stage]) -> int:
     """Show hosts and tasks."""
+    from stoker.config.playbooktree import flat
+
     plays = []
     for stage in chosen:
         hosts = [host.name for host in stage.hosts]
@@ -94,8 +96,8 @@ def _list(run: Run, chosen: Sequence[Stage]) -> int:
             for name in hosts:
                 run.screen.say("  ", name)
         if run.args["list_tasks"]:
-            told["tasks"] = [_task_data(task) for task in stage.tasks]
-            for task in stage.tasks:
+            told["tasks"] = [_task_data(task) for task in flat(stage.tasks)]
+            for task in flat(stage.tasks):
                 tags = f"  tags: {', '.join(sorted(task.tags))}" if task.tags else ""
                 run.screen.say("  ", task.name, (f"  {task.module}  {task.place}{tags}", "dim"))
         plays.append(told)
@@ -126,13 +128,18 @@ class Teller:
             ("PLAY ", "bold"), (play.name, "bold"), (f"  {count if hosts else 'no hosts'}", "dim")
         )
 
-    def task(self, task: Task, title: str, commands: Sequence[str]) -> None:
+    def begin(self, task: Task, title: str, commands: Sequence[str]) -> bool:
         """A task begins."""
         kind = "" if title == task.module else f" [{task.module}]"
         first = f"  {commands[0]}" if len(commands) == 1 else ""
         self._screen.say(("TASK ", "bold"), title, (kind, "dim"), (first, "cyan"))
         for line in commands if len(commands) > 1 else ():
             self._screen.say((f"  {line}", "cyan"))
+        return True
+
+    def again(self, host: str, task: Task, left: int, result: Result) -> None:
+        """It is tried again."""
+        self._board.line(host, (f"not yet, {left} tries left", "dim"))
 
     def round(self, host: str, task: Task, command: str) -> None:
         """A further round of a loop begins."""
@@ -150,8 +157,8 @@ class Teller:
         for text, style in () if result.hidden else result.lines:
             self._board.line(host, (text, style))
         word = result.status + (", ignored" if result.ignored else "")
-        if "ansible_loop_var" in result.data and not result.hidden:
-            word += f" (item={result.data['item']})"
+        if result.label and not result.hidden:
+            word += f" (item={result.label})"
         what = _what(result)
         took = f"  ({seconds(result.seconds)})" if result.seconds >= 0.05 else ""
         self._board.line(host, _SIGNS[result.status], word, f": {what}" if what else "", (took, "dim"))
@@ -163,7 +170,7 @@ def _what(result: Result) -> str:
         return "not shown: no_log"
     if result.error is None:
         return result.summary
-    if result.ignored or "ansible_loop_var" in result.data:
+    if result.ignored or result.label:
         return result.error.what  # told nowhere else
     return getattr(result.error, "kind", "")  # the recap tells it whole
 

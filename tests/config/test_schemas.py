@@ -65,6 +65,8 @@ STRICTER = {
         *("there is no file", "is given twice", "needs ", "inside a text", "cannot be the name"),
         *("variable that Stoker sets", "one task with", "open quote", "there is no command", "is no name"),
         *("no regular expression", "neither an age nor a time", "no benchmark", "template in vars_files"),
+        *("has no effect on", "is not known", "no handler", "includes itself", "belongs to a loop"),
+        *("needs a name", "is one task", "cannot name a file"),
         *("is not a number", "is not a whole number", "is no distribution", "lengths go from"),
         *("no kind of arrivals", "no limit", "limited twice", "is out of bounds,"),
     ),
