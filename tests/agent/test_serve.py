@@ -106,7 +106,7 @@ def test_never_more_than_so_many_at_once(server: Paced) -> None:
 
 def test_a_request_that_is_sent_late_is_charged_from_when_it_was_due(server: Paced) -> None:
     # The generator itself is held up for 0.3 s: what came due meanwhile waited, and that counts.
-    held = []
+    held: list[bool] = []
 
     def check() -> None:
         if len(held) < 3:
