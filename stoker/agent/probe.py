@@ -255,8 +255,7 @@ def _look(
     """The fingerprint of the ranks, who else is on their GPUs, the machine."""
     found = _subject(ctx, params["plan"], launched)
     driver = sampler.state or gpu.query(ctx.facts, ctx.login_env)
-    unread = ["arguments as the server reports them: a probe has none"]
-    said = Server({}, params["plan"]["model"], False, 0, unread)
+    said = Server({}, params["plan"]["model"], False, 0, [])
     taken = fingerprint.of(ctx, params, found, said, driver, sampler.gpus())
     strangers = gpuuse.strangers(ctx, found, driver)
     return _Seen(proven, found, taken, strangers, sampler.machine())

@@ -26,6 +26,7 @@ RATES = (0.001, 1e7)  # requests a second
 SECONDS = (1.0, 1e7)
 _DECODE = ("name", "runs", "tokens", "concurrency")
 _OF_SERVE = ("rate", "arrivals", "requests", "seconds", "input", "output", "seed", "goodput")
+OF_ALLREDUCE = ("batches", "hidden", "dtype", "ranks", "tool", "deadline")
 _REQUESTS = 100  # of a run; and each of those at once has at least two in turn
 _INPUT, _OUTPUT = "512", "128"
 
@@ -199,6 +200,8 @@ def _typed(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     known = [f.name for f in fields(Bench)]
     typed: dict[str, Any] = {}
     for name, value in values.items():
+        if name in OF_ALLREDUCE:
+            raise InputError(f"{place.format(name)} is of allreduce", next_step="--bench allreduce")
         if name not in known:
             raise InputError(f"{place.format(name)} is not known", next_step=nearest(str(name), known))
         where = "--bench" if (name, place) == ("name", "--{}") else place.format(name)

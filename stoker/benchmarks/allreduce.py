@@ -72,7 +72,7 @@ class AllReduce(Bench):
     @property
     def judged(self) -> str:
         """All-reduces a second: one over the geometric mean of the batch sizes' median latencies."""
-        return "allreduce_s"
+        return "allreduces_per_s"
 
 
 def merged(profile: Mapping[str, Any], overrides: Mapping[str, Any]) -> AllReduce:
@@ -102,7 +102,8 @@ def _value(name: str, value: object, where: str) -> Any:
         own = (*BOUNDS, "batches", "dtype", "tool")
         raise InputError("is not of the benchmark allreduce", where=where, next_step=nearest(name, own))
     if value not in known:
-        raise InputError(f"{value!r} is not known", where=where, next_step=nearest(str(value), known))
+        hint = nearest(str(value), [one for one in known if one])
+        raise InputError(f"{value!r} is not known", where=where, next_step=hint)
     return value
 
 

@@ -231,7 +231,7 @@ def data_of(record: Record) -> dict[str, Any]:
         "simulated": record.simulated,
         "contaminated": list(record.contaminated),
         "tok_s": None,
-        "latency_s": record.metrics["latency_s"].value,
+        "latency_us": record.metrics["latency_us"].value,
         "metrics": {name: vars(metric) for name, metric in record.metrics.items()},
         "verdict": verdict.verdict if verdict else None,
         "change": verdict.change if verdict else None,
@@ -256,7 +256,7 @@ def _headline(record: Record) -> str:
     word = record.verdict.verdict if record.verdict else "unjudged"
     shown = word.upper() if word in ("ok", "regressed", "improved") else word
     mark = " (simulated)" if record.simulated else ""
-    return f"{record.metrics['latency_s'].value * 1e6:.1f} µs an all-reduce{mark}: {shown}"
+    return f"{record.metrics['latency_us'].value:.1f} µs an all-reduce{mark}: {shown}"
 
 
 def _together(
@@ -271,8 +271,8 @@ def _together(
     lines: list[tuple[str, str]] = []
     for row, outcome in zip(rows, done, strict=True):
         lines += [(f"{row['profile']}: {outcome.summary}", "bold"), *outcome.lines]
-    for row in sorted(rows, key=lambda one: float(one["latency_s"])) if len(rows) > 1 else []:
-        lines.append((f"{row['profile']:<24} {row['latency_s'] * 1e6:9.1f} µs", ""))
+    for row in sorted(rows, key=lambda one: float(one["latency_us"])) if len(rows) > 1 else []:
+        lines.append((f"{row['profile']:<24} {row['latency_us']:9.1f} µs", ""))
     code = max((outcome.exit_code for outcome in done), default=EXIT_DONE)
     if failed:
         for text, _ in lines:

@@ -36,7 +36,7 @@ class Key:
         tokens: Of each request.
         concurrency: Requests at once.
         simulated: Pretended and real never meet.
-        load: All other parameters of ``serve``, on one line; empty for ``decode``.
+        load: All other parameters of ``serve`` and ``allreduce``, on one line; empty for ``decode``.
     """
 
     host: str
@@ -60,7 +60,14 @@ class Key:
         """The metric that its samples are, as ``Bench.judged`` names it."""
         if self.bench == "decode":
             return "decode_tok_s"
+        if self.bench == "allreduce":
+            return "allreduces_per_s"
         return "output_tok_s" if self.concurrency else "user_tok_s"
+
+    @property
+    def unit(self) -> str:
+        """Of its samples."""
+        return "1/s" if self.bench == "allreduce" else "tok/s"
 
     def differs(self, other: Key) -> tuple[str, ...]:
         """What keeps two results from being compared, ``name: mine, theirs``; empty where nothing does."""
@@ -210,7 +217,7 @@ def _baseline(shape: Shape) -> Baseline:
 
 
 def _check_bench(key: Shape) -> None:
-    if key.text("bench") == "serve":
+    if key.text("bench") in ("serve", "allreduce"):
         # Its load is compared as a whole: what no run of this version can have measured serves for none.
         if not key.text("load"):
             raise key.wrong("load", "a text", "")

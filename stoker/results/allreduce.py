@@ -38,23 +38,23 @@ class Estimate:
 
 
 def with_metrics(record: Record) -> Record:
-    """The record with the figures of its sizes: medians over the launches, in seconds and GB/s."""
+    """The record with the figures of its sizes: medians over the launches, in microseconds and GB/s."""
     paces = [sample for launch in record.launches for sample in launch.samples]
     if not paces:
         return record
     pace = math.exp(statistics.fmean(math.log(one) for one in paces))
     found = {
-        record.bench.judged: Metric(pace, "all-reduces/s"),
-        "latency_s": Metric(1 / pace, "s"),
+        record.bench.judged: Metric(pace, "1/s"),
+        "latency_us": Metric(1e6 / pace, "µs"),
     }
     for batch in batches(record):
         for mark in ("p50_s", "p10_s", "p90_s"):
             value = latency(record, batch, mark)
             if value is not None:
-                found[f"batch{batch}_{mark}"] = Metric(value, "s")
+                found[f"batch{batch}_{mark.removesuffix('_s')}_us"] = Metric(1e6 * value, "µs")
         busbw = _median(_of(record, batch, "busbw_gb_s"))
         if busbw is not None:
-            found[f"batch{batch}_busbw"] = Metric(busbw, "GB/s")
+            found[f"batch{batch}_busbw_gb_s"] = Metric(busbw, "GB/s")
     return replace(record, metrics=found)
 
 

@@ -131,7 +131,7 @@ def _whole(verdict: Verdict, record: Record) -> Verdict:
 
 
 def _metrics(run: Record | Baseline) -> Mapping[str, Metric]:
-    return run.metrics if isinstance(run, Record) else {run.key.judged: Metric(run.tok_s, "tok/s")}
+    return run.metrics if isinstance(run, Record) else {run.key.judged: Metric(run.tok_s, run.key.unit)}
 
 
 def _rows(a: Mapping[str, Metric], b: Mapping[str, Metric]) -> Iterator[Row]:

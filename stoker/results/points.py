@@ -51,9 +51,10 @@ def measured(bench: Bench) -> str:
     parameters = [
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in bench.to_wire().items()
-        if name not in ("name", "runs")
+        if name not in ("name", "runs", "deadline")  # how often, and for how long at most
     ]
-    return f"{bench.name}: {', '.join(parameters)}"
+    unit = " (all-reduces/s)" if bench.name == "allreduce" else ""
+    return f"{bench.name}{unit}: {', '.join(parameters)}"
 
 
 def dumps(points: tuple[Point, ...]) -> str:

@@ -123,7 +123,7 @@ def results(run: Run) -> int:
                 s.host,
                 s.profile or "(by hand)",
                 s.size,
-                _speed(s.tok_s) + (" sim" if s.simulated else ""),
+                _pace(s.tok_s, s.bench) + (" sim" if s.simulated else ""),
                 _verdict(s.verdict),
             )
             for s in found
@@ -151,7 +151,7 @@ def show(run: Run) -> int:
         (
             f"{number + 1}.{sample.index + 1}",
             sample.tokens,
-            _speed(sample.tok_s),
+            _pace(sample.tok_s, record.bench.name),
             _ms(sample.ttft_s),
             _ms(sample.tpot_s),
             sample.why or "valid",
@@ -161,11 +161,15 @@ def show(run: Run) -> int:
     ]
     run.screen.table(("run", "tokens>", "tok/s>", "TTFT>", "TPOT>", ""), rows)
     for name, metric in record.metrics.items():
+        if name.startswith("batch"):
+            continue  # told a line a size below
         say(f"{name}: {figure(metric.value, metric.unit)}")
     if record.verdict:
         say(_verdict(record.verdict.verdict), f"  {record.verdict.line}")
     for text in record.contaminated:
         say(("contaminated: ", "yellow"), text)
+    for line in _probed(record):
+        say(line)
     for name, text in in_force(record):
         say((f"{name}: ", "bold"), text)
     return EXIT_DONE
@@ -251,6 +255,20 @@ def _verdict(name: str | None) -> tuple[str, str]:
 
 def _speed(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
+
+
+def _probed(record: Record) -> list[tuple[str, str]]:
+    """What a record of all-reduces tells besides its figures; nothing of any other."""
+    if record.bench.name != "allreduce":
+        return []
+    from stoker.fleet.probelines import lines
+
+    return lines(record, {}, {})
+
+
+def _pace(value: float | None, bench: str) -> str:
+    """Tokens a second; of all-reduces, which are counted a second too, the time of one."""
+    return f"{1e6 / value:.1f} µs" if value and bench.startswith("allreduce") else _speed(value)
 
 
 def _ms(value: float | None) -> str:
