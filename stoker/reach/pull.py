@@ -5,22 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from stoker.errors import HostFailed, InputError
+from stoker.reach.carrier import Carrier, Pace
 from stoker.reach.client import Agent
 from stoker.reach.door import Unreachable
-from stoker.reach.transport import Channel, Deadline
 
 MAX_BYTES = 8 << 30
 MAX_FILES = 20_000
-_BLOCK = 1 << 20
-_START_S = 30.0
-_AGAIN = "look at the host, then run the command again: what was pulled before is whole"
 _NEXT = "look at that folder on the host; what was pulled before is whole, and running it again goes on"
 
 OnProgress = Callable[[str, int, int], None]
@@ -54,6 +50,20 @@ class Manifest:
     root: str
     files: tuple[RemoteFile, ...]
     skipped: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class How:
+    """How a pull goes.
+
+    Args:
+        rate: Bytes a second; None: as fast as it goes.
+        resume: Keep the part of a file that an interrupted pull leaves (beside its place, hidden), and go on
+            with it.
+    """
+
+    rate: float | None = None
+    resume: bool = False
 
 
 def pull(
@@ -105,7 +115,11 @@ def announced(agent: Agent, remote_dir: str, max_bytes: int = MAX_BYTES) -> Mani
 
 
 def fetch(
-    agent: Agent, manifest: Manifest, local_dir: Path, on_progress: OnProgress | None = None
+    agent: Agent,
+    manifest: Manifest,
+    local_dir: Path,
+    on_progress: OnProgress | None = None,
+    how: How | None = None,
 ) -> list[Path]:
     """Bring what was announced; else as :func:`pull`.
 
@@ -118,7 +132,7 @@ def fetch(
         places = {file: _place(agent.host, local_dir, file) for file in files}
         missing = [file for file in files if not is_here(places[file], file)]
         if missing:
-            _Stream(agent, manifest.root, missing, on_progress).write(places)
+            _Stream(agent, manifest, missing, on_progress, how or How()).write(places)
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=str(error.filename or local_dir)) from error
     return [places[file] for file in files]
@@ -188,15 +202,19 @@ class _Stream:
     """Many files over one channel, one behind the other."""
 
     def __init__(
-        self, agent: Agent, root: str, files: list[RemoteFile], on_progress: OnProgress | None
+        self,
+        agent: Agent,
+        manifest: Manifest,
+        files: list[RemoteFile],
+        on_progress: OnProgress | None,
+        how: How,
     ) -> None:
         self._agent = agent
-        self._root = root
+        self._root = manifest.root
         self._files = files
         self._on_progress = on_progress
-        self._mark = b"stoker-" + secrets.token_hex(8).encode() + b"\n"
-        self._buffer = bytearray()
-        self._errors = b""
+        self._how = how
+        self._total = sum(file.size for file in files)
         self._done = 0
 
     def write(self, places: dict[RemoteFile, Path]) -> None:
@@ -207,108 +225,76 @@ class _Stream:
             HostUnreachable: Lost on the way.
             OSError: It cannot be written here.
         """
+        parts = {file: self._part(file, places[file]) for file in self._files}
+        wanted = [
+            {"path": file.path, "size": file.size, "offset": _size(parts[file])} for file in self._files
+        ]
+        order = {"do": "send", "root": self._root, "files": wanted}
         try:
-            channel = self._agent.transport.open("exec /bin/sh -s", Deadline(_START_S))
-            try:
-                channel.send(self._script())
-                channel.end_input()
-                self._skip_to_mark(channel)
-                for file in self._files:
-                    self._one(channel, file, places[file])
-            finally:
-                channel.close()
+            with Carrier(self._agent, order, Pace(self._how.rate)) as carrier:
+                for file, item in zip(self._files, wanted, strict=True):
+                    self._one(carrier, file, places[file], parts[file], int(str(item["offset"])))
         except Unreachable as error:
             raise error.at(self._agent.host) from error
 
-    def _script(self) -> bytes:
-        """For the input, where only ``sh`` reads it; the empty line is for a start-up file that reads one."""
-        lines = [
-            "",
-            f"printf %s {shlex.quote(self._mark.decode())}",
-            f"cd -- {shlex.quote(self._root)} || exit 1",
-        ]
-        # As many bytes as were announced: a log that grows meanwhile does not shift what comes behind it.
-        lines += [f"head -c {file.size} -- {shlex.quote(file.path)}" for file in self._files]
-        return ("\n".join(lines) + "\n").encode()
+    def _part(self, file: RemoteFile, place: Path) -> Path:
+        """The temporary name; where a rest of it is gone on with, it is the same for the same bytes."""
+        word = hashlib.sha256(f"{place.name}\0{file.sha256}".encode()).hexdigest()[:16]
+        part = place.with_name(f".stoker-{word if self._how.resume else secrets.token_hex(8)}.part")
+        if part.is_symlink() or _size(part) >= max(file.size, 1):
+            part.unlink()
+        return part
 
-    def _one(self, channel: Channel, file: RemoteFile, place: Path) -> None:
+    def _one(self, carrier: Carrier, file: RemoteFile, place: Path, part: Path, there: int) -> None:
         """Bring one file.
 
         Raises:
             HostFailed, Unreachable, OSError: As :meth:`write`.
         """
         place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
+        digest, is_kept = hashlib.sha256(), False
         try:
-            digest = hashlib.sha256()
-            with temporary.open("xb") as out:
-                for block in self._take(channel, file.size):
+            with part.open("ab" if there else "xb") as out:
+                if there:
+                    digest = _digest_of(part)
+                self._progress(file, there)
+                is_kept = self._how.resume
+                for block in carrier.take(file.size - there):
                     out.write(block)
                     digest.update(block)
                     self._progress(file, len(block))
+                is_kept = False
                 out.flush()
                 os.fsync(out.fileno())
             if digest.hexdigest() != file.sha256:
-                raise self._wrong(file)
-            temporary.replace(place)
+                raise self._wrong(carrier, file)
+            part.replace(place)
         finally:
-            temporary.unlink(missing_ok=True)
-
-    def _take(self, channel: Channel, size: int) -> Iterator[bytes]:
-        """Exactly so many bytes of the stream, or fewer where it ends."""
-        while size:
-            if not self._buffer and not self._more(channel):
-                return
-            block = bytes(self._buffer[: min(size, _BLOCK)])
-            del self._buffer[: len(block)]
-            size -= len(block)
-            yield block
-
-    def _skip_to_mark(self, channel: Channel) -> None:
-        """Pass over what the login shell prints."""
-        while self._mark not in self._buffer:
-            del self._buffer[: -len(self._mark)]
-            if not self._more(channel):
-                lines = self._errors.decode(errors="replace").splitlines()[-5:]
-                raise self._failed("io", "the host does not send the files", lines)
-        del self._buffer[: self._buffer.index(self._mark) + len(self._mark)]
-
-    def _more(self, channel: Channel) -> bool:
-        """Wait for more of the stream; False at its end.
-
-        Raises:
-            Unreachable: Lost, or silent for too long.
-        """
-        while True:
-            said = channel.read(self._agent.silence_s)
-            if said is None:
-                raise _lost(f"nothing came for {self._agent.silence_s:g} s")
-            stream, data = said
-            if stream == "stderr":
-                self._errors = (self._errors + data)[-8192:]
-                continue
-            self._buffer += data
-            if not data and channel.exit_status(1.0) is None:
-                raise _lost("the connection was lost")
-            return bool(data)
+            if not is_kept:
+                part.unlink(missing_ok=True)
 
     def _progress(self, file: RemoteFile, size: int) -> None:
         self._done += size
         if self._on_progress is not None:
-            self._on_progress(file.path, self._done, sum(each.size for each in self._files))
+            self._on_progress(file.path, self._done, self._total)
 
-    def _wrong(self, file: RemoteFile) -> HostFailed:
-        lines = self._errors.decode(errors="replace").splitlines()[-5:]
-        return self._failed(
-            "checksum", f"{file.path} is not what the host announced: it changed on the way", lines
+    def _wrong(self, carrier: Carrier, file: RemoteFile) -> HostFailed:
+        return HostFailed(
+            f"{file.path} is not what the host announced: it changed on the way",
+            host=self._agent.host,
+            kind="checksum",
+            evidence=carrier.last_words,
+            next_step=_NEXT,
         )
 
-    def _failed(self, kind: str, what: str, lines: list[str]) -> HostFailed:
-        return HostFailed(what, host=self._agent.host, kind=kind, evidence=lines, next_step=_NEXT)
+
+def _digest_of(path: Path) -> hashlib._Hash:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256")
 
 
-def _lost(why: str) -> Unreachable:
-    return Unreachable("lost", f"{why} while files were pulled", next_step=_AGAIN)
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _bad(host: str, what: str) -> HostFailed:

@@ -1,0 +1,200 @@
+"""The host's end of a channel that carries files: one behind the other, each checked, whole or not there.
+
+A program of its own on a second channel, sent as its source. The controller says in one line of JSON what it
+wants; then bytes follow, with nothing between them:
+
+``{"do": "send", "root", "files": [{path, size, offset}]}``: each file's bytes from ``offset`` to ``size``, as
+many as were announced and no more.
+
+``{"do": "put", "root", "folders": [{path, mode}], "files": [{path, size, mode, sha256}], "check"}``: answered
+by ``{"have": [bytes, …], "root"}`` on a line: how much of each is here: all of it, where a file of that name
+is the same; the part that an interrupted one left; or -1. Unless ``check`` is set, the bytes behind that
+are taken, and at the end comes ``{"put": count}``.
+
+``{"error": {what, path}}`` may come in place of any line, and is the last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
+
+_BLOCK = 1 << 18
+
+
+class Refused(Exception):
+    """What cannot be done, and where."""
+
+    def __init__(self, what: str, path: str) -> None:
+        Exception.__init__(self, what)
+        self.path = path
+
+
+def main(mark: str) -> int:
+    """Say that we are here, read the order, follow it."""
+    source, sink = os.fdopen(0, "rb", _BLOCK), os.fdopen(1, "wb", _BLOCK)
+    sink.write(mark.encode() + b"\n")
+    sink.flush()
+    line = b"\n"
+    while not line.startswith(
+        mark.encode()
+    ):  # a start-up file may have been meant to read a line, and did not
+        line = source.readline()
+        if not line:
+            return 3
+    order = json.loads(line[len(mark) :].decode())
+    try:
+        if order["do"] == "send":
+            _send(order, sink)
+        else:
+            _put(order, source, sink)
+    except Refused as error:
+        _say(sink, {"error": {"what": str(error), "path": error.path}})
+        return 1
+    except OSError as error:
+        path = os.fsdecode(error.filename) if error.filename else order["root"]
+        _say(sink, {"error": {"what": error.strerror or str(error), "path": path}})
+        return 1
+    return 0
+
+
+def _say(sink: Any, message: Dict[str, Any]) -> None:
+    sink.write(json.dumps(message).encode() + b"\n")
+    sink.flush()
+
+
+def _send(order: Dict[str, Any], sink: Any) -> None:
+    """Files as they were announced; what changed since is told on stderr, and the checksum tells the rest."""
+    for item in order["files"]:
+        path = os.path.join(order["root"], item["path"])
+        # Without blocking: it may have become a pipe since it was announced.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb", 0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise Refused("is no regular file any more", item["path"])
+            file.seek(item["offset"])
+            left = item["size"] - item["offset"]
+            while left:
+                block = file.read(min(left, _BLOCK))
+                if not block:
+                    raise Refused("is shorter than it was announced", item["path"])
+                sink.write(block)
+                left -= len(block)
+    sink.flush()
+
+
+def _put(order: Dict[str, Any], source: Any, sink: Any) -> None:
+    """Take files; see the module."""
+    root = os.path.abspath(os.path.expanduser(order["root"]))
+    files = [dict(item, place=_place(root, item["path"])) for item in order["files"]]
+    for item in files:
+        item["have"] = _have(item)
+    _check_room(root, sum(item["size"] - max(item["have"], 0) for item in files))
+    _say(sink, {"have": [item["have"] for item in files], "root": root})
+    if order["check"]:
+        return
+    for folder in order["folders"]:
+        place = os.path.join(root, folder["path"]) if folder["path"] else root
+        if not os.path.isdir(place):
+            os.makedirs(place)
+            os.chmod(place, folder["mode"])
+    for item in files:
+        if item["have"] < item["size"]:
+            _take(item, max(item["have"], 0), source)
+        elif stat.S_IMODE(os.stat(item["place"]).st_mode) != item["mode"]:
+            os.chmod(item["place"], item["mode"])
+    _say(sink, {"put": len(files)})
+
+
+def _place(root: str, path: str) -> str:
+    place = os.path.join(root, path) if path else root
+    if os.path.isdir(place):
+        raise Refused("is a folder, and a file is to be put there", place)
+    return place
+
+
+def _part(item: Dict[str, Any]) -> str:
+    """Its temporary name, the same for the same bytes: an interrupted transfer is gone on with."""
+    folder, name = os.path.split(item["place"])
+    word = hashlib.sha256((name + "\0" + item["sha256"]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return os.path.join(folder, ".stoker-%s.part" % word)
+
+
+def _have(item: Dict[str, Any]) -> int:
+    """How many bytes of a file are here; -1 for none of it."""
+    size = int(item["size"])
+    try:
+        info = os.stat(item["place"])
+        same = stat.S_ISREG(info.st_mode) and info.st_size == size
+        if (
+            same
+            and not os.path.islink(item["place"])
+            and _digest(item["place"]).hexdigest() == item["sha256"]
+        ):
+            return size
+    except OSError:
+        pass
+    try:
+        info = os.lstat(_part(item))
+    except OSError:
+        return -1
+    return info.st_size if stat.S_ISREG(info.st_mode) and info.st_size < size else -1
+
+
+def _digest(path: str) -> Any:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(_BLOCK), b""):
+            digest.update(block)
+    return digest
+
+
+def _check_room(root: str, size: int) -> None:
+    """Say that the disk is too small before it is full."""
+    folder = root
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    room = os.statvfs(folder)
+    free = room.f_bavail * room.f_frsize
+    if size > free:
+        raise Refused("%d bytes do not fit: %d are free" % (size, free), folder)
+
+
+def _take(item: Dict[str, Any], there: int, source: Any) -> None:
+    """One file: under its temporary name, checked, synced, renamed."""
+    part = _part(item)
+    os.makedirs(os.path.dirname(part), exist_ok=True)
+    digest = _digest(part) if there else hashlib.sha256()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_APPEND if there else os.O_TRUNC)
+    with open(os.open(part, flags, 0o600), "wb", 0) as out:
+        left = item["size"] - there
+        while left:
+            block = source.read1(min(left, _BLOCK))
+            if not block:
+                raise Refused("the stream ended in the middle of it", item["place"])
+            _write(out, block)
+            digest.update(block)
+            left -= len(block)
+        if digest.hexdigest() != item["sha256"]:
+            os.unlink(part)
+            raise Refused("what came is not what was announced: it changed on the way", item["place"])
+        os.fchmod(out.fileno(), item["mode"])
+        os.fsync(out.fileno())
+    os.rename(part, item["place"])
+
+
+def _write(out: Any, block: bytes) -> None:
+    rest = memoryview(block)
+    while rest:
+        rest = rest[out.write(rest) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
