@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ def test_the_stages_and_the_cause_of_a_whole_log(name: str) -> None:
     matcher = Matcher(engines.get(expected["engine"]).to_wire())
     stages: list[str] = []
     fractions: list[float] = []
-    for line in LogTail(str(CASES / name)).finish():
+    tail = LogTail(str(CASES / name))
+    for line in [*tail.news(time.monotonic() + 30), *tail.finish()]:
         if matcher.feed(line):
             fractions.append(matcher.fraction)
             stages.append(matcher.stage)
