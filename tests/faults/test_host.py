@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
