@@ -23,7 +23,7 @@ AT = ("--host", "box")
 def lost(project: ProjectFolder) -> ProjectFolder:
     """What was measured with the tuned profile is the baseline; now the plain one runs, and was measured."""
     plain = (project.root / "profiles/plain.yml").read_text()
-    project.write("profiles/plain.yml", plain.replace("{runs: 4, tokens: 128}", "{runs: 3, tokens: 160}"))
+    project.write("profiles/plain.yml", plain.replace("{runs: 4, tokens: 128}", "{runs: 3, tokens: 80}"))
     project.write("profiles/tuned.yml", TUNED)
     for argv in (
         ("restart", "--profile", "tuned"),
@@ -86,7 +86,7 @@ def test_the_variable_that_makes_the_loss_is_found_among_three(lost: ProjectFold
 @pytest.mark.timeout(240)
 def test_a_sweep_ranks_what_serves_names_what_does_not_and_writes_the_best(project: ProjectFolder) -> None:
     plain = (project.root / "profiles/plain.yml").read_text()
-    project.write("profiles/plain.yml", plain.replace("{runs: 4, tokens: 128}", "{runs: 3, tokens: 160}"))
+    project.write("profiles/plain.yml", plain.replace("{runs: 4, tokens: 128}", "{runs: 3, tokens: 80}"))
     argv = (
         "sweep",
         *AT,
@@ -108,3 +108,24 @@ def test_a_sweep_ranks_what_serves_names_what_does_not_and_writes_the_best(proje
     again = project.inv(*argv)
     assert again.code == 2, again.text
     assert "there is such a profile" in again.text
+
+
+@pytest.mark.timeout(240)
+def test_speculation_is_weighed_at_each_batch_size_and_the_host_put_back(project: ProjectFolder) -> None:
+    plain = (project.root / "profiles/plain.yml").read_text()
+    project.write("profiles/plain.yml", plain.replace("{runs: 4, tokens: 128}", "{runs: 3, tokens: 80}"))
+    project.write("profiles/tuned.yml", TUNED)
+    refused = project.inv("spec", *AT, "--profile", "plain")
+    assert refused.code == 2, refused.text
+    assert "does not decode speculatively" in refused.text
+
+    ended = project.inv("spec", *AT, "--profile", "tuned", "--concurrency", "1,2", "--json", timeout_s=200)
+    assert ended.code == 0, ended.text
+    rows = ended.json["hosts"]["box"]["results"][0]["rows"]
+    assert [(row["setting"], row["batch"]) for row in rows] == [("as it is", 1), ("as it is", 2)]
+    alone = rows[0]
+    assert alone["word"] == "pays", ended.text
+    assert alone["acceptance"]["source"] == "answers"
+    assert alone["acceptance"]["length"] > 1.2
+    assert alone["speedup"] == pytest.approx(alone["acceptance"]["length"] / alone["break_even"])
+    assert runs_now(project) == "[]", "nothing ran before, so nothing runs after"
