@@ -58,14 +58,19 @@ class Report:
         """What does not hold."""
         return [what for what, holds in self.checks if not holds]
 
-    def write(self, path: Path, heading: str, versions: Sequence[tuple[str, str]]) -> None:
+    def write(
+        self,
+        path: Path,
+        heading: str,
+        versions: Sequence[tuple[str, str]],
+        *,
+        program: str = "python3 -m benchmarks.gpu",
+    ) -> None:
         """The document, versions first."""
         rows = "\n".join(f"| {name} | {self._clean(value)} |" for name, value in versions)
         failed = "\n".join(f"- {what}" for what in self.failed())
         count = f"{len(self.checks) - len(self.failed())} of {len(self.checks)} checks hold."
-        how = (
-            "Written by `python3 -m benchmarks.gpu`, which runs every command shown here. `$WORK`, `$PYTHON` "
-        )
+        how = f"Written by `{program}`, which runs every command shown here. `$WORK`, `$PYTHON` "
         how += "and `<uuid>` stand for what names the machine."
         head = [f"# {heading}", how, f"| | |\n|---|---|\n{rows}", f"{count}\n{failed}".strip()]
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,7 @@ def prepare(folder: Path, *, cpu: bool) -> Iterator[Stage]:
         cpu: Without a GPU, and with a model that a CPU can bear.
     """
     folder.mkdir(parents=True)
-    python = _environment(folder / "venv")
+    python = environment(folder / "venv")
     sizes = ("256", "2") if cpu else (str(WIDTH), str(LAYERS))
     made = subprocess.run(
         [python, _MODEL, folder / "model", *sizes],
@@ -88,7 +88,7 @@ def prepare(folder: Path, *, cpu: bool) -> Iterator[Stage]:
         lab.down(folder / "lab")
 
 
-def _environment(folder: Path) -> Path:
+def environment(folder: Path) -> Path:
     """A virtual environment that sees what this Python sees, whatever variables a server starts without."""
     venv.EnvBuilder(with_pip=False).create(folder)
     python = folder / "bin" / "python"

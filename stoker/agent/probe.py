@@ -114,6 +114,7 @@ def _launched(ctx: Context, params: Mapping[str, Any]) -> Launch:
     if done["already_running"]:
         raise AgentError("already-running", "a probe of this profile runs there already")
     launched: Launch = done["launch"]
+    ctx.track(int(launched["pid"]))  # unlike a server it ends with whoever asked for it
     return launched
 
 
@@ -215,8 +216,7 @@ def _observed(
         with ctx.step("start the ranks"):
             watch.until("ready")
         with ctx.step("prove the environment"):
-            proven = proof.prove(ctx, {"plan": params["plan"], "launch_id": launched["launch_id"]})
-            _in_force(proven, params["plan"])
+            proven = _proven(ctx, params["plan"], launched, watch)
         early = told["tool"] == "nccl-tests"  # its process waits for nobody
         seen = _look(ctx, params, launched, proven, sampler) if early else None
         watch.open("go")
@@ -233,14 +233,20 @@ def _observed(
     return seen, found
 
 
-def _in_force(proven: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """See that every rank has the profile's variables.
+def _proven(ctx: Context, plan: Mapping[str, Any], launched: Launch, watch: _Watch) -> Dict[str, Any]:
+    """The proof that every rank has the profile's variables.
 
     Raises:
-        AgentError: ``not-in-force``.
+        AgentError: ``not-in-force``; ``died``: none of them lives any more.
     """
+    try:
+        proven = proof.prove(ctx, {"plan": plan, "launch_id": launched["launch_id"]})
+    except AgentError as error:
+        if error.kind == "no-server":
+            watch.until("done")  # which says why
+        raise
     if proven["verdict"] != "not-in-force":
-        return
+        return proven
     told = []
     for worker in proven["workers"]:
         told += [f"{worker['title']}: {name} is missing" for name in worker["missing"]]

@@ -58,6 +58,8 @@ def settings(bench: Mapping[str, Any], model: Optional[Mapping[str, Any]], gpus:
         raise AgentError("bad-request", what, next_step="name it: --hidden 7168")
     dtype = str(bench["dtype"] or (model["dtype"] if model else "bfloat16"))
     each = hidden * _BYTES[dtype]
+    if bench["tool"] == "nccl-tests" and not gpus:
+        raise AgentError("bad-request", "nccl-tests measure GPUs, and the profile has none")
     batches = [int(one) for one in str(bench["batches"]).split(",")]
     sizes = [{"batch": batch, "bytes": batch * each} for batch in batches]
     least, most = _CURVE[bool(gpus)]
@@ -75,10 +77,22 @@ def settings(bench: Mapping[str, Any], model: Optional[Mapping[str, Any]], gpus:
         "graph": True,
         "sizes": sizes,
         "curve": [{"batch": 0, "bytes": 1 << power} for power in range(least, most + 1)],
-        "ranges": [[sizes[0]["bytes"], sizes[-1]["bytes"]], [1 << least, 1 << most]],
+        "ranges": _ranges([size["bytes"] for size in sizes]),
+        "powers": [1 << least, 1 << most],
         "deadline_s": float(bench["deadline"]),
         "hold_s": _HOLD_S,
     }
+
+
+def _ranges(sizes: Sequence[int]) -> List[List[int]]:
+    """The sizes as nccl-tests takes them, from, to and doubling: as few ranges as that takes."""
+    found: List[List[int]] = []
+    for size in sizes:
+        if found and size == 2 * found[-1][1]:
+            found[-1][1] = size
+        else:
+            found.append([size, size])
+    return found
 
 
 def read(folder: str) -> Found:

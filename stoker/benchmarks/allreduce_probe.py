@@ -17,6 +17,7 @@ import contextlib
 import datetime
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,8 +26,10 @@ import time
 # The samples of a replay share buffers of at most so much; each is summed once and then checked.
 _ROOM = 64 << 20
 _TICK_S = 0.01
+_AHEAD_CYCLES = 600_000  # some 0.3 ms
 _GRACE_S = 3.0
 _SETTLE_S = 0.3  # in which others that are lost end, too
+_PERF_TYPES = {"bfloat16": "bfloat16", "float16": "half", "float32": "float"}
 _DIAGNOSIS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH,TUNING,P2P"}
 
 
@@ -128,13 +131,15 @@ def nccl_tests(folder, plan, name):
     env = dict(os.environ)
     if name == "diagnose":
         env.update(_DIAGNOSIS, NCCL_DEBUG_FILE=os.path.join(folder, "nccl.0.log"))
+    if not shutil.which("all_reduce_perf"):
+        fail(folder, "no-tool", "all_reduce_perf (nccl-tests) is not on the PATH")
     code = "import subprocess, sys; sys.exit(any(subprocess.call(c, stdout=open(o, 'ab')) for o, c in %r))"
     runs = range(plan["runs"] if name == "measure" else 1)
     todo = []
     for run in runs:
-        for least, most in plan["ranges"] if run == 0 else plan["ranges"][:1]:
+        for least, most in plan["ranges"] + ([plan["powers"]] if run == 0 else []):
             argv = ["all_reduce_perf", "-b", str(least), "-e", str(most), "-f", "2", "-g", str(plan["ranks"])]
-            argv += ["-d", plan["dtype"].replace("float16", "half").replace("bhalf", "bfloat16"), "-c", "1"]
+            argv += ["-d", _PERF_TYPES[plan["dtype"]], "-c", "1"]
             argv += ["-n", "100", "-w", "20"] if name == "measure" else ["-n", "1", "-w", "1"]
             todo.append((os.path.join(folder, "nccl-tests.%s.%d.txt" % (name, run)), argv))
     child = subprocess.Popen([sys.executable, "-c", code % (todo,)], env=env, stdin=subprocess.DEVNULL)
@@ -301,8 +306,14 @@ class Rank:
         return "graph" if graph else "eager", samples, len(buffers) * (self.plan["warmup"] + count), wrong
 
     def replayed(self, graph, buffers):
-        """Seconds of all of them, between two events; a small all-reduce before lines the ranks up."""
+        """Seconds of all of them, between two events; a small all-reduce before lines the ranks up.
+
+        The device first idles for as long as it takes to enqueue all that: else what is measured is how fast
+        Python does.
+        """
         begin, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        if hasattr(self.torch.cuda, "_sleep"):
+            self.torch.cuda._sleep(_AHEAD_CYCLES)
         self.dist.all_reduce(self.one)
         begin.record()
         if graph:
@@ -315,7 +326,10 @@ class Rank:
         return begin.elapsed_time(end) / 1000
 
     def captured(self, size):
-        """(graph of an all-reduce of each buffer, what they are filled with, buffers)."""
+        """(graph of an all-reduce of each buffer, what they are filled with, buffers).
+
+        The graph is None where one rank cannot capture it: then all of them make each call by itself.
+        """
         base = self.filled(size["bytes"])
         count = max(1, min(self.plan["chain"], _ROOM // size["bytes"]))
         buffers = [base.clone() for _ in range(count)]
@@ -324,12 +338,17 @@ class Rank:
         self.sync()
         if not self.plan["graph"]:
             return None, base, buffers
-        graph = self.torch.cuda.CUDAGraph()
-        with self.torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            for buffer in buffers:
-                self.dist.all_reduce(buffer)
+        graph, failed = self.torch.cuda.CUDAGraph(), self.torch.zeros(1, device=self.device)
+        try:
+            with self.torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                for buffer in buffers:
+                    self.dist.all_reduce(buffer)
+        except RuntimeError as error:
+            print("no graph of %d bytes: %s" % (size["bytes"], error), file=sys.stderr, flush=True)
+            failed += 1
+        self.dist.all_reduce(failed)
         self.sync()
-        return graph, base, buffers
+        return (None if failed.item() else graph), base, buffers
 
     def on_cpu(self, size):
         """As above, by the clock: each all-reduce by itself."""

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import allreduce
-from stoker.engines.base import Engine
-from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, InputError
-from stoker.fleet import judge, measure, servers
+from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, HostInterrupted, InputError, StokerError
+from stoker.fleet import judge, measure, probelines, servers
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome
+from stoker.fleet.probeplan import plan_of
 from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
     from stoker.benchmarks import Bench
-    from stoker.plan import LaunchPlan
     from stoker.results.record import Record
 
-_GRACE_S = 3.0
 _FAR_BACK = 60  # runs that are looked through for what to compare with
 # What a profile is to blame for: the next one may well do.
-_ITS_FAULT = frozenset(("died", "timeout", "not-in-force", "invalid"))
+_ITS_FAULT = frozenset(("died", "timeout", "not-in-force", "invalid", "incomplete", "preflight"))
 
 
 def probes(job: Job) -> Outcome:
@@ -34,14 +33,13 @@ def probes(job: Job) -> Outcome:
         InputError: No profile is named and none should run there.
         HostFailed: One could not be probed; the others were.
     """
-    names = list(job.args["profile"] or servers.desired(job.host))
-    if not names:
-        raise InputError("no profile is named", where=job.host.name, next_step="name it: --profile NAME")
+    names = _names(job)
     told: list[Outcome] = []
     failed: dict[str, HostFailed] = {}
     first: Record | None = None
     for number, name in enumerate(names, 1):
         at = job.on(job.project.plan(name, job.host))
+        _check_ranks(at)
         job.session.emit({"type": "note", "text": f"probe {name} ({number}/{len(names)})"})
         try:
             record, outcome = _probed(at, first)
@@ -56,9 +54,39 @@ def probes(job: Job) -> Outcome:
     return _together(job, names, told, failed)
 
 
+def _names(job: Job) -> list[str]:
+    """The profiles that are meant.
+
+    Raises:
+        InputError: None is, or a server by its port.
+    """
+    if job.args.get("port") is not None:
+        raise InputError("a probe starts processes of its own", where="--port", next_step="leave it out")
+    names = list(job.args["profile"] or servers.desired(job.host))
+    slot = job.args.get("slot")
+    if slot:
+        names = [name for name in names if job.project.plan(name, job.host, secrets=False).slot == slot]
+    if not names:
+        raise InputError("no profile is named", where=job.host.name, next_step="name it: --profile NAME")
+    return names
+
+
+def _check_ranks(job: Job) -> None:
+    """See that nobody asks for ranks where the GPUs say how many.
+
+    Raises:
+        InputError: Somebody does.
+    """
+    plan = servers.planned(job)
+    if job.args.get("ranks") is not None and plan.gpus:
+        what = f"{plan.profile} has GPUs, and there is one rank a GPU"
+        raise InputError(what, where="--ranks", next_step="leave it out")
+
+
 def probe(job: Job) -> Outcome:
     """The same for the one profile that is meant."""
-    return _probed(job.on(servers.planned(job)), None)[1]
+    _check_ranks(job)
+    return _probed(job, None)[1]
 
 
 def launch(job: Job) -> Record:
@@ -74,60 +102,25 @@ def launch(job: Job) -> Record:
     return record
 
 
-def plan_of(job: Job, plan: LaunchPlan) -> LaunchPlan:
-    """What is launched for a server's plan: its environment, and the probe in place of the server."""
-    from stoker.config.profile import Profile
-    from stoker.plan import Instead, KillPolicy, build
-
-    slot = f"{plan.slot}-probe"
-    instead = Instead(
-        slot, allreduce.program(slot), engine_of(plan.engine), KillPolicy(plan.kill.protect, _GRACE_S)
-    )
-    templates = [job.project.settings.path("profiles") / "templates"]
-    profile = Profile.from_plain(dict(plan.resolved))
-    return build(
-        job.host, plan.profile, profile, secrets=job.project.secrets, templates=templates, instead=instead
-    )
-
-
-def engine_of(engine: Engine) -> Engine:
-    """How the probe of an engine's profile looks on the host.
-
-    The ranks are its workers; what only a server has, or does to its variables, is left out.
-    """
-    return replace(
-        engine,
-        shapes=(),
-        titles=(),
-        workers=(r".*probe\.py rank \d+ measure", r"(?:\S*/)?all_reduce_perf .*"),
-        command=("{python}",),
-        api_key_env="",
-        import_name="torch",
-        stages=(),
-        ready="",
-        fatal=(),
-        rewrites={},
-        info_paths=(),
-    )
-
-
 def _probed(job: Job, first: Record | None) -> tuple[Record, Outcome]:
     """Probe one profile, judge it against its baseline, save and pull it."""
     from stoker.results.baseline import Missing
     from stoker.results.compare import assess
 
+    server = servers.planned(job)
     job.project.store.check_room()
-    bench = measure.bench_of(job, job.plan)
+    bench = measure.bench_of(job, server)
     record, results = _measured(job, bench, job.args["launches"] or 1)
     base = job.project.baselines.find(record)
     verdict = assess(record, base, max_loss=job.args["max_loss"] or job.project.settings.max_loss)
     record = record.judged(verdict)
     job.project.store.save(record)
     _pull(job, record, results)
-    data = data_of(record)
+    data = probelines.data(record)
+    _refuse_incomplete(record, data)
     lines = [(verdict.line, "")] if verdict.line else []
     lines += [(f"contaminated: {text}", "yellow") for text in record.contaminated]
-    lines += told(record, job.plan)
+    lines += probelines.lines(record, server.engine.rewrites, server.env)
     gain = _estimate(job, record, first)
     if gain:
         data["estimate"] = vars(gain)
@@ -146,12 +139,11 @@ def _measured(job: Job, bench: Bench, launches: int) -> tuple[Record, list[dict[
     Raises:
         HostFailed: ``invalid``: no run was valid; or as the host says.
     """
-    from stoker.results.allreduce import with_metrics
     from stoker.results.record import build
 
     results = [_call(job, bench) for _ in range(launches)]
     with reading(job.host.name, "what probe gave"):
-        record = with_metrics(build(results, measure.subject_of(job, results[-1]), where=job.host.name))
+        record = build(results, measure.subject_of(job, results[-1]), where=job.host.name)
     if not record.samples:
         why = [run.why for one in record.launches for run in one.runs if run.why]
         raise HostFailed(
@@ -169,21 +161,39 @@ def _call(job: Job, bench: Bench) -> dict[str, Any]:
 
     server = servers.planned(job)
     salt, salt_id = job.project.salt
-    return job.session.call(
-        "probe",
-        {
-            "plan": plan_of(job, server).to_wire(),
-            "serves": server.slot,
-            "engines": job.project.engines,
-            "bench": bench.to_wire(),
-            "script": allreduce.script(),
-            "run_id": new_run_id(job.host.name),
-            "force": job.args["force"],
-            "salt": salt,
-            "salt_id": salt_id,
-            "owner": job.project.owner,
-        },
-    )
+    params = {
+        "plan": plan_of(job, server, bench.to_wire()["tool"]).to_wire(),
+        "serves": server.slot,
+        "engines": job.project.engines,
+        "bench": bench.to_wire(),
+        "script": allreduce.script(),
+        "run_id": new_run_id(job.host.name),
+        "force": job.args["force"],
+        "salt": salt,
+        "salt_id": salt_id,
+        "owner": job.project.owner,
+    }
+    try:
+        return job.session.call("probe", params)
+    except HostFailed as error:
+        if error.kind != "cancelled":
+            raise
+        what = f"the probe of {server.profile} was ended, and nothing of it is left there"
+        raise HostInterrupted(what, host=error.host, kind=error.kind) from error
+
+
+def _refuse_incomplete(record: Record, data: dict[str, Any]) -> None:
+    """A profile under which a sum was wrong, or a run is missing, is none to be taken.
+
+    Raises:
+        HostFailed: ``incomplete``; the record is saved.
+    """
+    from stoker.results.compare import incomplete
+
+    missing = incomplete(record)
+    if missing:
+        what, hint = f"{_headline(record)}: {missing}", f"what was measured is {record.run_id}"
+        raise HostFailed(what, host=record.host, kind="incomplete", next_step=hint, detail=data)
 
 
 def _pull(job: Job, record: Record, results: Sequence[Mapping[str, Any]]) -> None:
@@ -205,8 +215,7 @@ def _estimate(job: Job, record: Record, first: Record | None) -> Any:
     """What the profile could gain over the first of this command, else over the last other one measured."""
     from stoker.results.allreduce import estimate
 
-    summaries = job.project.store.list(host=job.host.name, last=_FAR_BACK)
-    past = [job.project.store.load(one.run_id) for one in summaries if one.run_id != record.run_id]
+    past = [one for one in _past(job) if one.run_id != record.run_id]
     same = [one for one in past if one.bench.load == record.bench.load and one.bench.name == allreduce.NAME]
     others = [one for one in same if one.subject.profile_hash != record.subject.profile_hash]
     old = first or (others[0] if others else None)
@@ -220,36 +229,13 @@ def _estimate(job: Job, record: Record, first: Record | None) -> Any:
     return estimate(record, old, decodes[0] if decodes else None)
 
 
-def data_of(record: Record) -> dict[str, Any]:
-    """What a playbook registers and --json prints."""
-    verdict, last = record.verdict, record.launches[-1].probe
-    return {
-        "run_id": record.run_id,
-        "profile": record.profile,
-        "model": record.model,
-        "bench": record.bench.to_wire(),
-        "simulated": record.simulated,
-        "contaminated": list(record.contaminated),
-        "tok_s": None,
-        "latency_us": record.metrics["latency_us"].value,
-        "metrics": {name: vars(metric) for name, metric in record.metrics.items()},
-        "verdict": verdict.verdict if verdict else None,
-        "change": verdict.change if verdict else None,
-        "line": verdict.line if verdict else "",
-        "causes": [],
-        "sizes": last.get("sizes", []),
-        "nccl": last.get("nccl"),
-        "engine": last.get("engine"),
-        "proof": last.get("proof"),
-        "estimate": None,
-    }
-
-
-def told(record: Record, plan: LaunchPlan | None = None) -> list[tuple[str, str]]:
-    """A record of all-reduces for people: a line a batch size, then what NCCL and the engine say."""
-    from stoker.fleet.probelines import lines
-
-    return lines(record, plan.engine.rewrites if plan else {}, plan.env if plan else {})
+def _past(job: Job) -> list[Record]:
+    """The host's latest records, the newest first; what cannot be read is left out."""
+    found = []
+    for summary in job.project.store.list(host=job.host.name, last=_FAR_BACK):
+        with contextlib.suppress(StokerError):
+            found.append(job.project.store.load(summary.run_id))
+    return found
 
 
 def _headline(record: Record) -> str:

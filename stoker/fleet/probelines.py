@@ -1,4 +1,4 @@
-"""A record of all-reduces as lines for people."""
+"""A record of all-reduces for people and for programs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,31 @@ _STYLES = {
 }
 
 
+def data(record: Record) -> dict[str, Any]:
+    """What a playbook registers and --json prints."""
+    verdict, last = record.verdict, record.launches[-1].probe
+    return {
+        "run_id": record.run_id,
+        "profile": record.profile,
+        "model": record.model,
+        "bench": record.bench.to_wire(),
+        "simulated": record.simulated,
+        "contaminated": list(record.contaminated),
+        "tok_s": None,
+        "latency_us": record.metrics["latency_us"].value,
+        "metrics": {name: vars(metric) for name, metric in record.metrics.items()},
+        "verdict": verdict.verdict if verdict else None,
+        "change": verdict.change if verdict else None,
+        "line": verdict.line if verdict else "",
+        "causes": [],
+        "sizes": last.get("sizes", []),
+        "nccl": last.get("nccl"),
+        "engine": last.get("engine"),
+        "proof": last.get("proof"),
+        "estimate": None,
+    }
+
+
 def lines(record: Record, rewrites: Mapping[str, str], env: Mapping[str, str]) -> list[Line]:
     """A line a batch size with what NCCL used for it, then what NCCL, the proof and the engine say.
 
@@ -29,6 +54,7 @@ def lines(record: Record, rewrites: Mapping[str, str], env: Mapping[str, str]) -
     found = record.launches[-1].probe
     return [
         *_sizes(record, _mapping(found.get("nccl"))),
+        *_wrong(record),
         *_variables(_mapping(found.get("nccl"))),
         *_proof(_mapping(found.get("proof"))),
         *_engine(_mapping(found.get("engine"))),
@@ -37,19 +63,27 @@ def lines(record: Record, rewrites: Mapping[str, str], env: Mapping[str, str]) -
 
 
 def _sizes(record: Record, nccl: Mapping[str, Any]) -> list[Line]:
-    from stoker.results.allreduce import batches, latency, sizes
+    from stoker.results.latencies import batches, median, sizes
 
     used = {row.get("bytes"): row for row in _rows(nccl.get("sizes"))}
     shown = []
-    for batch in batches(record):
-        row = next(one for one in sizes(record.launches[-1]) if one["batch"] == batch)
-        marks = [latency(record, batch, mark) for mark in ("p50_s", "p10_s", "p90_s")]
-        median, low, high = ("-" if one is None else f"{1e6 * one:.1f}" for one in marks)
+    for batch in batches(record.launches):
+        every = [row for launch in record.launches for row in sizes(launch)]
+        row = next(one for one in every if one["batch"] == batch)
+        marks = [median(record.launches, batch, mark) for mark in ("p50_s", "p10_s", "p90_s")]
+        middle, low, high = ("-" if one is None else f"{1e6 * one:.1f}" for one in marks)
         busbw = row.get("busbw_gb_s")
         band = f", bus {busbw:.3g} GB/s" if isinstance(busbw, int | float) and busbw else ""
-        text = f"batch {batch:>3} {row['bytes']:>9} B: {median:>8} µs ({low} to {high}){band}"
+        text = f"batch {batch:>3} {row['bytes']:>9} B: {middle:>8} µs ({low} to {high}){band}"
         shown.append((text + _used(used.get(row["bytes"])), ""))
     return shown
+
+
+def _wrong(record: Record) -> list[Line]:
+    from stoker.results.latencies import sizes
+
+    rows = [row for launch in record.launches for row in sizes(launch) if row.get("wrong")]
+    return [(f"wrong sums of {row['bytes']} B: {row['wrong']} elements", "bold red") for row in rows]
 
 
 def _used(row: Mapping[str, Any] | None) -> str:

@@ -1,16 +1,16 @@
-"""What a record of all-reduces tells: its figures, and what a profile could gain by them in decoding."""
+"""What a profile could gain in decoding by its all-reduces alone."""
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stoker.results.figures import percent
-from stoker.results.metrics import Metric
-from stoker.results.record import Launch, Record
+from stoker.results.latencies import batches, median
+
+if TYPE_CHECKING:
+    from stoker.results.record import Record
 
 # Under tensor parallelism: one after the attention, one after the MLP or the experts.
 PER_LAYER = 2
@@ -37,53 +37,6 @@ class Estimate:
     line: str
 
 
-def with_metrics(record: Record) -> Record:
-    """The record with the figures of its sizes: medians over the launches, in microseconds and GB/s."""
-    paces = [sample for launch in record.launches for sample in launch.samples]
-    if not paces:
-        return record
-    pace = math.exp(statistics.fmean(math.log(one) for one in paces))
-    found = {
-        record.bench.judged: Metric(pace, "1/s"),
-        "latency_us": Metric(1e6 / pace, "µs"),
-    }
-    for batch in batches(record):
-        for mark in ("p50_s", "p10_s", "p90_s"):
-            value = latency(record, batch, mark)
-            if value is not None:
-                found[f"batch{batch}_{mark.removesuffix('_s')}_us"] = Metric(1e6 * value, "µs")
-        busbw = _median(_of(record, batch, "busbw_gb_s"))
-        if busbw is not None:
-            found[f"batch{batch}_busbw_gb_s"] = Metric(busbw, "GB/s")
-    return replace(record, metrics=found)
-
-
-def batches(record: Record) -> list[int]:
-    """Its batch sizes, in order."""
-    return sorted({int(row["batch"]) for launch in record.launches for row in sizes(launch) if row["batch"]})
-
-
-def sizes(launch: Launch) -> list[dict[str, Any]]:
-    """A launch's rows, a size each; what is no row is left out."""
-    rows = launch.probe.get("sizes")
-    known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    return [row for row in known if isinstance(row.get("batch"), int) and isinstance(row.get("bytes"), int)]
-
-
-def latency(record: Record, batch: int, mark: str = "p50_s") -> float | None:
-    """Median over the launches of a batch size's latency, seconds."""
-    return _median(_of(record, batch, mark))
-
-
-def _of(record: Record, batch: int, name: str) -> list[float]:
-    found = [row.get(name) for launch in record.launches for row in sizes(launch) if row["batch"] == batch]
-    return [float(value) for value in found if isinstance(value, int | float) and value > 0]
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None
-
-
 def layers(record: Record) -> int | None:
     """Of the model, as its ``config.json`` on the host said; None where it did not."""
     for launch in record.launches:
@@ -106,12 +59,12 @@ def estimate(new: Record, old: Record, decode: Record | None) -> Estimate | None
         None where the model's layers are not known, or the two have no batch size in common.
     """
     count = layers(new) or layers(old)
-    common = [b for b in batches(new) if b in batches(old)]
+    common = [b for b in batches(new.launches) if b in batches(old.launches)]
     if count is None or not common:
         return None
     wanted = decode.bench.concurrency if decode else 1
     batch = min(common, key=lambda one: abs(math.log(one / max(wanted, 1))))
-    after, before = latency(new, batch), latency(old, batch)
+    after, before = median(new.launches, batch), median(old.launches, batch)
     if after is None or before is None:
         return None
     steps = PER_LAYER * count

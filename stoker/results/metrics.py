@@ -35,6 +35,10 @@ def metrics_of(bench: Bench, launches: Sequence[Launch]) -> dict[str, Metric]:
 
     Of ``serve`` each is the median of what the runs came to; its throughput is over all of them.
     """
+    if bench.name == "allreduce":
+        from stoker.results import latencies
+
+        return latencies.metrics(bench.judged, launches)
     runs = [run for launch in launches for run in launch.runs if run.valid]
     seconds = sum(run.seconds or 0.0 for run in runs)
     if not runs or seconds <= 0:

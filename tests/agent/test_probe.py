@@ -15,10 +15,21 @@ from stoker.agent import probe as probing
 from stoker.agent.context import AgentError
 from stoker.benchmarks import allreduce
 from stoker.engines import get
-from stoker.fleet.probe import engine_of
+from stoker.fleet.probeplan import engine_of
 from tests.agent.conftest import ENGINES, Host
 
 STANDIN = Path(__file__).parents[1] / "standin_torch"
+# Prints its table for each size of a range, as the program does.
+PERF = """\
+#!/bin/sh
+sleep 0.5
+echo "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
+size=$2
+while [ $size -le $4 ]; do
+    echo "  $size 1 bfloat16 sum -1 20.0 1.0 1.0 0 10.0 1.0 1.0 0"
+    size=$((size * 2))
+done
+"""
 BENCH = allreduce.merged({}, {"runs": 2, "batches": "1,4", "hidden": 64, "ranks": 2}).to_wire()
 SLOT = "zoo-probe"
 
@@ -29,7 +40,7 @@ def asks(host: Host, env: dict[str, str] | None = None, **given: Any) -> dict[st
     variables = {"PYTHONPATH": str(STANDIN), **(env or {})}
     exports = "".join(f"export {name}='{value}'\n" for name, value in variables.items())
     planned = host.plan(
-        engine=engine_of(get("vllm")),
+        engine=engine_of(get("vllm"), given.get("tool", "torch")),
         slot=SLOT,
         argv=(sys.executable, "-c", program),
         script=f'#!/bin/sh\n{exports}cd "$HOME"\nexec {sys.executable} -c "{program}"\n',
@@ -119,6 +130,41 @@ def test_gpus_that_are_not_there_are_named(host: Host) -> None:
     error = fails(host, asks(host, gpus=(0, 1, 2)))
     assert error.kind == "preflight"
     assert "GPU 2 is not there" in error.what
+
+
+def test_gpus_in_use_are_refused_with_who_uses_them(host: Host) -> None:
+    host.gpus(2)
+    code = "import sys, time; file = open(sys.argv[1]); print('up', flush=True); time.sleep(99)"
+    holder = host.python(code, host.device(1))
+    with pytest.raises(AgentError) as caught:
+        probing.probe(host.context(), asks(host, gpus=(0, 1)))
+    assert caught.value.kind == "blocked"
+    assert any(str(holder) in line for line in caught.value.evidence)
+    assert "--force" in caught.value.next_step
+    assert [process.pid for process in host.mine()] == [holder]
+
+
+def test_nccl_tests_are_read_into_the_same_rows(host: Host) -> None:
+    host.gpus(2)
+    tool = host.bin / "all_reduce_perf"
+    tool.write_text(PERF)
+    tool.chmod(0o755)
+    request = asks(host, gpus=(0, 1), tool="nccl-tests", batches="1,2,8")
+    found = probing.probe(host.context(), request)
+    rows = [row for row in found["probe"]["sizes"] if row["batch"]]
+    assert [(row["batch"], row["p50_s"], row["way"]) for row in rows] == [
+        (1, pytest.approx(10e-6), "nccl-tests"),
+        (2, pytest.approx(10e-6), "nccl-tests"),
+        (8, pytest.approx(10e-6), "nccl-tests"),
+    ]
+    assert [run["tok_s"] for run in found["runs"]] == [pytest.approx(1e5)] * 2
+    assert found["probe"]["proof"]["verdict"] == "in-force"
+
+
+def test_without_nccl_tests_on_the_path_that_is_said(host: Host) -> None:
+    host.gpus(2)
+    error = fails(host, asks(host, gpus=(0, 1), tool="nccl-tests"))
+    assert "all_reduce_perf" in error.what
 
 
 def test_a_rank_that_dies_is_named_with_its_signal(host: Host) -> None:

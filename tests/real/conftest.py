@@ -17,7 +17,8 @@ from tests.sshd import SshServer, free_port
 
 ENGINE = os.environ.get("STOKER_VLLM_CPU", "")
 # Gigabytes and minutes: no part of what CI runs.
-collect_ignore_glob = [] if ENGINE else ["test_*.py"]
+collect_ignore_glob = [] if ENGINE else ["test_vllm*.py"]
+collect_ignore_glob += [] if os.environ.get("STOKER_TORCH_CPU") else ["test_allreduce*.py"]
 COMMAND_S = 1200.0
 
 _PLAIN = """\

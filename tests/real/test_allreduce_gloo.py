@@ -1,0 +1,149 @@
+"""All-reduces with a real torch, gloo on the CPU, over a real sshd. Run by ``tests/real/allreduce-gloo``."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import end_all_of
+from tests.e2e.project import Ended, ProjectFolder
+from tests.sshd import SshServer
+
+TORCH = os.environ.get("STOKER_TORCH_CPU", "")
+HIDDEN, LAYERS = 2048, 16
+AT = ("bench", "--bench", "allreduce", "--host", "box")
+PLAIN = """\
+engine: vllm
+server:
+  name: tiny
+  model: "{root}/model"
+  bind: 127.0.0.1
+  port: 8000
+  venv: "{torch}/v"
+env: {{OMP_NUM_THREADS: 1}}
+bench: {{runs: 3}}
+"""
+
+
+class Site:
+    """A host with a real torch, and a project that knows it; what commands say is noted."""
+
+    def __init__(self, project: ProjectFolder, home: Path) -> None:
+        self.project, self.home = project, home
+        self.notes = Path(TORCH) / "allreduce.md"
+
+    def inv(self, *argv: str) -> Ended:
+        begin = time.monotonic()
+        ended = self.project.inv(*argv, timeout_s=400)
+        said = ended.err if "--json" in argv else ended.out
+        self.note(f"$ inv {' '.join(argv)}\n{said}exit {ended.code}, {time.monotonic() - begin:.1f} s")
+        return ended
+
+    def note(self, text: str) -> None:
+        """Keep text as evidence, without places of this machine."""
+        for place, name in ((str(self.project.root.parent), "…"), (TORCH, "TORCH")):
+            text = text.replace(place, name)
+        with self.notes.open("a") as file:
+            file.write(text.rstrip() + "\n\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "model").mkdir()
+    sizes = {"text_config": {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "torch_dtype": "bfloat16"}}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(sizes))
+    project = ProjectFolder(tmp_path / "project")
+    project.write("profiles/plain.yml", PLAIN.format(root=tmp_path, torch=TORCH))
+    project.write("profiles/threads.yml", "extends: plain\nenv: {OMP_NUM_THREADS: 2, NCCL_PROTO: LL}\n")
+    project.write("profiles/absent.yml", "extends: plain\nserver: {venv: null, python: /usr/bin/python3}\n")
+    project.write("profiles/hangs.yml", 'extends: plain\nenv: {GLOO_SOCKET_IFNAME: "no-such-interface"}\n')
+    with SshServer(tmp_path / "sshd", env={"HOME": str(home)}) as server:
+        project.hosts({"box": server.variables()})
+        place = Site(project, home)
+        code = "import torch; print(torch.__version__)"
+        version = subprocess.run(
+            [f"{TORCH}/v/bin/python", "-c", code], capture_output=True, text=True, check=True
+        )
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+        kernel = platform.release().partition("-")[0]
+        versions = f"torch {version.stdout.strip()}, {os.cpu_count()} CPUs, kernel {kernel}"
+        place.note(f"# {request.node.name}, {stamp}, {versions}")
+        yield place
+    end_all_of(home)
+
+
+def rows(ended: Ended) -> list[dict[str, Any]]:
+    assert ended.code == 0, ended.text
+    found = ended.json["hosts"]["box"]["results"][-1]
+    return list(found.get("rows", [found]))
+
+
+def nothing_is_left(site: Site) -> bool:
+    return not list((site.home / ".stoker" / "slots").iterdir())
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_two_profiles_are_proven_in_every_rank_and_measured(site: Site, ranks: int) -> None:
+    words = ("--profile", "plain", "--profile", "threads", "--ranks", str(ranks), "--json")
+    plain, threads = rows(site.inv(*AT, *words))
+    for row in (plain, threads):
+        assert row["simulated"] is False
+        assert row["proof"]["verdict"] == "in-force"
+        assert len(row["proof"]["workers"]) == ranks
+        assert [one["bytes"] for one in row["sizes"] if one["batch"]] == [HIDDEN * 2 << n for n in range(7)]
+        assert not any(one["wrong"] for one in row["sizes"])
+        for one in row["sizes"]:
+            assert 0 < one["p10_s"] <= one["p50_s"] <= one["p90_s"]
+            assert one["busbw_gb_s"] == pytest.approx(one["algbw_gb_s"] * 2 * (ranks - 1) / ranks)
+    assert threads["estimate"]["steps"] == 2 * LAYERS
+    assert nothing_is_left(site)
+    compared = site.inv("compare", plain["run_id"], threads["run_id"])
+    assert "OMP_NUM_THREADS has another value" in compared.out
+
+
+def test_records_are_accepted_judged_and_explained(site: Site) -> None:
+    (first,) = rows(site.inv(*AT, "--profile", "plain", "--launches", "3", "--json"))
+    assert site.inv("baseline", "--run", first["run_id"]).code == 0
+    (second,) = rows(site.inv(*AT, "--profile", "plain", "--launches", "3", "--json"))
+    assert second["verdict"] != "no-baseline"
+    assert site.inv("show", second["run_id"]).code == 0
+    assert site.inv("explain", "--host", "box").code == 0
+
+
+def test_a_sweep_ranks_settings(site: Site) -> None:
+    ended = site.inv("sweep", *AT[1:], "--profile", "plain", "--set", "OMP_NUM_THREADS=1,2", "--json")
+    assert {row["name"] for row in rows(ended)} == {"as it is", "OMP_NUM_THREADS=1", "OMP_NUM_THREADS=2"}
+
+
+def test_what_fails_is_told_and_leaves_nothing(site: Site) -> None:
+    absent = site.inv(*AT, "--profile", "absent", "--json")
+    assert absent.code == 3
+    assert "cannot import torch" in absent.json["hosts"]["box"]["error"]["what"]
+    wrong = site.inv(*AT, "--profile", "hangs", "--deadline", "20", "--json")
+    assert wrong.code == 3
+    assert "hangs" in wrong.json["hosts"]["box"]["error"]["what"]
+    assert nothing_is_left(site)
+
+
+def test_an_interrupt_ends_the_ranks(site: Site) -> None:
+    begun = site.project.start(*AT, "--profile", "plain", "--runs", "1000")
+    assert begun.stdout is not None
+    for line in begun.stdout:
+        if "prove the environment" in line:
+            break
+    os.killpg(begun.pid, signal.SIGINT)
+    out, err = begun.communicate(timeout=60)
+    site.note(f"$ inv bench --bench allreduce … # interrupted\n{out}{err}exit {begun.returncode}")
+    assert begun.returncode == 130, out + err
+    assert nothing_is_left(site)
