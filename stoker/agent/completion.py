@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Dict, Mapping, NamedTuple, Optional
 
 from . import outside
@@ -13,6 +14,8 @@ DONE = b"[DONE]"
 _UNSAID: Mapping[str, Any] = {}
 _MOST_TOKENS = 1 << 40  # nobody counts further in one answer
 _CONTENT = ("content", "reasoning_content", "reasoning")
+_TEXT = re.compile(rb'"(?:text|content|reasoning_content|reasoning)": ?"')
+_PLAIN = re.compile(rb'(?:[ !#-\[\]-~]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})+')  # what a string of JSON may hold
 
 
 class Chunk(NamedTuple):
@@ -23,12 +26,14 @@ class Chunk(NamedTuple):
         usage: What the server counted; empty where it does not say.
         model: As the answer names it; empty where it does not.
         finish: Why it is over; empty while it is not.
+        timings: What llama.cpp tells of a whole answer; empty else.
     """
 
     content: bool
     usage: Mapping[str, Any]
     model: str
     finish: str
+    timings: Mapping[str, Any] = _UNSAID
 
     @property
     def tokens(self) -> Optional[int]:
@@ -57,6 +62,44 @@ def body(
     return json.dumps({**asked, **extra}).encode("utf-8")
 
 
+class Reader:
+    """Reads the events of one answer: those that differ in nothing but their text are parsed once.
+
+    Most of a generator's time would go into JSON else. An event is taken for such a one only where all of it
+    but the text is the same, byte for byte, and the text is one of JSON in plain ASCII.
+    """
+
+    __slots__ = ("_chunk", "_head", "_tail")
+
+    def __init__(self) -> None:
+        self._head = self._tail = b""
+        self._chunk: Optional[Chunk] = None
+
+    def read(self, event: bytes) -> Chunk:
+        """What one event says; as ``parsed``, which it raises as well."""
+        head, tail = self._head, self._tail
+        if (
+            self._chunk is not None
+            and event.startswith(head)
+            and event.endswith(tail)
+            and _PLAIN.fullmatch(event, len(head), len(event) - len(tail))
+        ):
+            return self._chunk
+        chunk = parsed(event)
+        self._chunk = chunk if chunk.content and not (chunk.usage or chunk.finish or chunk.timings) else None
+        if self._chunk is not None:
+            self._learn(event)
+        return chunk
+
+    def _learn(self, event: bytes) -> None:
+        field = _TEXT.search(event)
+        text = _PLAIN.match(event, field.end()) if field else None
+        if field is None or text is None or event[text.end() : text.end() + 1] != b'"':
+            self._chunk = None
+            return
+        self._head, self._tail = event[: field.end()], event[text.end() :]
+
+
 def parsed(event: bytes) -> Chunk:
     """What one event says; not for the end mark.
 
@@ -73,7 +116,14 @@ def parsed(event: bytes) -> Chunk:
             content = content or _has_content(choice)
             finish = choice.get("finish_reason") or finish
         usage = chunk.get("usage")
-        return Chunk(content, dict(usage) if usage else _UNSAID, str(chunk.get("model") or ""), str(finish))
+        timings = chunk.get("timings")
+        return Chunk(
+            content,
+            dict(usage) if usage else _UNSAID,
+            str(chunk.get("model") or ""),
+            str(finish),
+            dict(timings) if timings else _UNSAID,
+        )
     except (outside.OutsideError, ValueError, AttributeError, TypeError) as error:
         raise AnswerError("bad-json", "an event that is no chunk: %r" % event[:60]) from error
 

@@ -10,28 +10,19 @@ from __future__ import annotations
 import contextlib
 import itertools
 import resource
-import select
 import time
-from array import array
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterator, List, Tuple
 
 from . import figures
-from .load import LINGER_S, TICK_S, WARMUP, Limits, Measured, Request, Run, request
+from .load import WARMUP, Limits, Measured, Request, Run, request
 from .stream import Stream, Target
+from .window import Asked, Window
 from .workload import Order, Prompts, Serve, orders
 
 _PROBES = (4, 24)  # words of the two requests that tell how many tokens a word takes
 _PROBE_TOKENS = 2
 _WARMUP_REQUESTS = 8
 _DESCRIPTORS = 65536
-_MOST_FD = 1023  # that select(2) can look at
-
-
-class _Asked(NamedTuple):
-    """A stream and the words of its prompt."""
-
-    stream: Stream
-    words: int
 
 
 def measure(
@@ -53,35 +44,55 @@ def measure(
         limits: How long is waited.
     """
     began = time.thread_time()
-    prompts = Prompts(seed)
-    requests: List[Request] = []
-
-    def once(window: Window, index: int) -> Tuple[Run, List[_Asked]]:
-        asked = window.run(check, limits)
-        streams = [one.stream for one in asked]
-        requests.extend(_row(index, stream, window.began) for stream in streams)
-        return figures.of_run(index, streams, window.began, serve), asked
-
+    asked = _Asking(target, serve, Prompts(seed), check, limits)
     with descriptors():
-        for words in _PROBES:
-            probe = Window(target, prompts, iter([Order(-1, None, words, _PROBE_TOKENS)]), 1, exact=True)
-            prompts.learn(_seen(once(probe, WARMUP)[1]))
-        warmup, asked = once(_warmup(target, prompts, serve), WARMUP)
-        prompts.learn(_seen(asked))
+        asked.learn()
+        warmup, useful = asked.run(_warmup(target, asked.prompts, serve), WARMUP)
         report(warmup)
-        if all(one.stream.error for one in asked):
-            return Measured(warmup, [{**warmup, "index": 0}], requests, time.thread_time() - began, 0.0)
+        if not useful:  # as many as are wanted would not get better, and take long
+            return Measured(warmup, [{**warmup, "index": 0}], asked.requests, asked.cpu_s(began), 0.0)
         runs: List[Run] = []
         share = 0.0
-        for index in range(serve.runs):
+        while useful and len(runs) < serve.runs:
             busy, at = time.thread_time(), time.perf_counter()
-            run, asked = once(Window(target, prompts, orders(serve), serve.concurrency, serve.seconds), index)
+            window = Window(target, asked.prompts, orders(serve), serve.concurrency, serve.seconds)
+            run, useful = asked.run(window, len(runs))
             share = max(share, (time.thread_time() - busy) / max(1e-9, time.perf_counter() - at))
             runs.append(run)
             report(run)
-            if all(one.stream.error for one in asked):
-                break  # it will not get better
-    return Measured(warmup, runs, requests, round(time.thread_time() - began, 6), round(share, 4))
+    return Measured(warmup, runs, asked.requests, asked.cpu_s(began), round(share, 4))
+
+
+class _Asking:
+    """Windows one after the other, and what is kept of them."""
+
+    def __init__(
+        self, target: Target, serve: Serve, prompts: Prompts, check: Callable[[], None], limits: Limits
+    ) -> None:
+        self.prompts = prompts
+        self.requests: List[Request] = []
+        self._target, self._serve, self._check, self._limits = target, serve, check, limits
+
+    def learn(self) -> None:
+        """How many tokens a word takes, from two prompts of different length."""
+        for words in _PROBES:
+            order = Order(-1, None, words, _PROBE_TOKENS)
+            self.run(Window(self._target, self.prompts, iter([order]), 1, exact=True), WARMUP)
+
+    def run(self, window: Window, index: int) -> Tuple[Run, bool]:
+        """A run, and whether any of its requests is a measurement."""
+        asked = window.run(self._check, self._limits)
+        streams = [one.stream for one in asked]
+        self.requests += [_row(index, stream, window.began) for stream in streams]
+        if index == WARMUP:
+            self.prompts.learn(_seen(asked))
+        useful = any(not stream.error for stream in streams)
+        return figures.of_run(index, streams, window.began, self._serve), useful
+
+    @staticmethod
+    def cpu_s(began: float) -> float:
+        """Of this thread, since then."""
+        return round(time.thread_time() - began, 6)
 
 
 def _warmup(target: Target, prompts: Prompts, serve: Serve) -> Window:
@@ -92,164 +103,7 @@ def _warmup(target: Target, prompts: Prompts, serve: Serve) -> Window:
     return Window(target, prompts, some, width)
 
 
-class Window:
-    """One run: what is still to be sent, what is under way, what is done.
-
-    Args:
-        target: Where.
-        prompts: What is asked.
-        coming: The requests; those without a time come when another one is done.
-        width: How many of those at once.
-        seconds: None of those comes later; 0: they are counted.
-        exact: Whether an order's input is in words.
-
-    Attributes:
-        began: When it began, ``time.perf_counter``.
-    """
-
-    def __init__(
-        self,
-        target: Target,
-        prompts: Prompts,
-        coming: Iterator[Order],
-        width: int,
-        seconds: float = 0.0,
-        exact: bool = False,
-    ) -> None:
-        self.began = 0.0
-        self._target, self._prompts, self._coming = target, prompts, coming
-        self._width, self._seconds, self._exact = width, seconds, exact
-        self._asked: List[_Asked] = []
-        self._open: Dict[int, Stream] = {}
-        self._free: List[float] = []  # since when a place of the closed loop is free
-        self._pending = 0  # answers that are not whole
-        self._next: Optional[Tuple[Order, int, bytes]] = None
-
-    def run(self, check: Callable[[], None], limits: Limits) -> List[_Asked]:
-        """Send all of it and take in every answer."""
-        self._prepare()
-        self.began = time.perf_counter()
-        self._free = [self.began] * self._width
-        with select.epoll() as poll:
-            try:
-                self._turn(poll, check, limits)
-            finally:
-                for stream in self._open.values():
-                    stream.close()
-        return self._asked
-
-    def _turn(self, poll: select.epoll, check: Callable[[], None], limits: Limits) -> None:
-        look_at, quiet_since = self.began + TICK_S, 0.0
-        while True:
-            now = time.perf_counter()
-            due = self._send_due(poll, now)
-            if due is None and not self._pending:
-                quiet_since = quiet_since or now
-                if not self._open or now - quiet_since > LINGER_S:
-                    return  # every answer is whole; a server that does not hang up is not waited for
-            ready = _wait(poll, look_at if due is None else min(due, look_at))
-            # What is readable now had arrived by now, however long it takes to get through all of it.
-            now = time.perf_counter()
-            for fd, events in ready:
-                self._serve(poll, fd, events, now)
-            if now >= look_at:
-                look_at = now + TICK_S
-                check()
-                self._expire(poll, now, limits)
-
-    def _send_due(self, poll: select.epoll, now: float) -> Optional[float]:
-        """Send what should have been sent by now; when the next one is due, if that is known."""
-        while self._next is not None:
-            order = self._next[0]
-            if order.at_s is not None:
-                due = self.began + order.at_s
-                if due > now:
-                    return due
-            elif not self._free:
-                return None
-            else:
-                due = self._free.pop(0)
-                if self._seconds and due - self.began >= self._seconds:
-                    self._next = None
-                    return None
-            self._send(poll, due)
-            now = time.perf_counter()
-        return None
-
-    def _prepare(self) -> None:
-        """The next request as it will be sent: made while there is time."""
-        order = next(self._coming, None)
-        if order is None:
-            self._next = None
-            return
-        words = order.input if self._exact else self._prompts.words(order.input)
-        self._next = (order, words, self._target.request(self._prompts.text(words), order.output))
-
-    def _send(self, poll: select.epoll, due: float) -> None:
-        assert self._next is not None
-        order, words, request_ = self._next
-        stream = Stream(order.number, request_, order.output, time.perf_counter())
-        stream.due_at, stream.gaps = due, array("d")
-        self._asked.append(_Asked(stream, words))
-        self._pending += 1
-        stream.connect(self._target)
-        if not stream.over:
-            whole = stream.send(stream.sent_at)  # a connection on this host stands by now
-        if not stream.over and stream.socket is not None:
-            fd = stream.socket.fileno()
-            self._open[fd] = stream
-            poll.register(fd, select.EPOLLIN if whole else select.EPOLLIN | select.EPOLLOUT)
-        else:
-            self._done(stream)
-        self._prepare()
-
-    def _serve(self, poll: select.epoll, fd: int, events: int, now: float) -> None:
-        stream = self._open[fd]
-        waited = stream.ended_at is None
-        if events & select.EPOLLOUT and stream.send(now) and not stream.over:
-            poll.modify(fd, select.EPOLLIN)
-        if not stream.over and events & ~select.EPOLLOUT:
-            stream.receive(now)
-        self._settle(poll, fd, stream, waited)
-
-    def _settle(self, poll: select.epoll, fd: int, stream: Stream, waited: bool) -> None:
-        """Note what has ended."""
-        if waited and stream.ended_at is not None:
-            self._done(stream)
-        if stream.over:
-            poll.unregister(fd)
-            stream.close()
-            del self._open[fd]
-
-    def _done(self, stream: Stream) -> None:
-        self._pending -= 1
-        if self._width and stream.ended_at is not None:
-            self._free.append(stream.ended_at)
-
-    def _expire(self, poll: select.epoll, now: float, limits: Limits) -> None:
-        """End the streams that are silent, or take longer than any server that is worth measuring."""
-        for fd, stream in list(self._open.items()):
-            waited = stream.ended_at is None
-            longest = limits.silence_s + limits.token_s * stream.requested
-            if stream.ended_at is not None:
-                stream.over = now - stream.ended_at > LINGER_S
-            elif now - stream.heard_at > limits.silence_s:
-                stream.fail("timeout", "nothing came for %g s" % limits.silence_s, now)
-            elif now - stream.sent_at > longest:
-                stream.fail("timeout", "not complete within %g s" % longest, now)
-            self._settle(poll, fd, stream, waited)
-
-
-def _wait(poll: select.epoll, until: float) -> List[Tuple[int, int]]:
-    """What is ready by then: epoll by itself waits whole milliseconds, select(2) on it microseconds."""
-    left = max(0.0, until - time.perf_counter())
-    if 0 < left < TICK_S and poll.fileno() <= _MOST_FD:
-        select.select([poll], [], [], left)
-        left = 0.0
-    return poll.poll(left)
-
-
-def _seen(asked: List[_Asked]) -> List[Tuple[int, int]]:
+def _seen(asked: List[Asked]) -> List[Tuple[int, int]]:
     """Words and tokens of the prompts that the server counted."""
     counted = [(one.words, figures.prompt_tokens(one.stream)) for one in asked]
     return [(words, tokens) for words, tokens in counted if tokens]

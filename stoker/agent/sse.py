@@ -143,7 +143,10 @@ class Body:
         return b"".join(parts)
 
     def _chunk_size(self, line: bytes, at: int) -> int:
-        size = _number(line.split(b";")[0].decode("latin-1"), 16)
+        digits = line.rstrip(b"\r")
+        if not digits.isalnum():  # blanks, or an extension
+            digits = line.split(b";")[0].strip()
+        size = _number(digits.decode("latin-1"), 16)
         self._left = size + 2 if size else 0
         # Trailers may follow the last chunk. Nobody needs them, and some servers leave even their end out.
         self.ended = not size

@@ -77,10 +77,12 @@ class Stream:
         due_at: When it should have been sent: its latencies count from there, so that none is hidden.
         gaps: Seconds between chunks with content; None: they are not kept.
         usage: What the server counted.
+        timings: What llama.cpp tells of the whole answer.
     """
 
     __slots__ = (
         "_answer",
+        "_reader",
         "_unsent",
         "chunks",
         "due_at",
@@ -96,6 +98,7 @@ class Stream:
         "requested",
         "sent_at",
         "socket",
+        "timings",
         "tokens",
         "usage",
         "why",
@@ -117,7 +120,9 @@ class Stream:
         self.over = False
         self.gaps: Optional[array[float]] = None
         self.usage: Mapping[str, Any] = {}
+        self.timings: Mapping[str, Any] = {}
         self._answer = Answer()
+        self._reader = completion.Reader()
         self._unsent = request
 
     def connect(self, target: Target) -> None:
@@ -192,9 +197,11 @@ class Stream:
     def _take(self, event: bytes, now: float) -> None:
         if event == completion.DONE:
             return self._complete(now)
-        chunk = completion.parsed(event)
+        chunk = self._reader.read(event)
         if chunk.usage:
             self._count(chunk)
+        if chunk.timings:
+            self.timings = chunk.timings
         if chunk.content:
             self.chunks += 1
             if self.last_at is None:

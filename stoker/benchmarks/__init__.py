@@ -25,7 +25,7 @@ BOUNDS = {
 RATES = (0.001, 1e7)  # requests a second
 SECONDS = (1.0, 1e7)
 _DECODE = ("name", "runs", "tokens", "concurrency")
-_OF_SERVE = ("rate", "arrivals", "requests", "seconds", "input", "output", "seed", "goodput")
+SERVE_ONLY = ("rate", "arrivals", "requests", "seconds", "input", "output", "seed", "goodput")
 OF_ALLREDUCE = ("batches", "hidden", "dtype", "ranks", "tool", "deadline")
 _REQUESTS = 100  # of a run; and each of those at once has at least two in turn
 _INPUT, _OUTPUT = "512", "128"
@@ -159,6 +159,9 @@ def levels(profile: Mapping[str, Any], overrides: Mapping[str, Any] | None = Non
     rates, widths = values.pop("rate", ()), values.pop("concurrency", (1,))
     if "concurrency" in given:
         rates = ()
+    for one, other in (("requests", "seconds"), ("seconds", "requests")):
+        if one in given:
+            values.pop(other, None)
     if name == "decode":
         values = {name: value for name, value in values.items() if name in _DECODE}
         return tuple(Bench(**values, concurrency=width) for width in widths)
@@ -186,7 +189,7 @@ def _check_fits(name: str, given: Mapping[str, Any], place: str, hint: str) -> N
         InputError: It is of another one.
     """
     if name == "decode":
-        odd = next((field for field in _OF_SERVE if field in given), None)
+        odd = next((field for field in SERVE_ONLY if field in given), None)
         if odd:
             raise InputError(f"{place.format(odd)} is of the benchmark serve", next_step=hint)
     elif "tokens" in given and place == "--{}":
@@ -246,13 +249,13 @@ def check(name: str, value: object, where: str) -> None:
 
 
 def goals(value: object, where: str) -> str:
-    """Limits of a good request, in one order: ``ttft=0.5,tpot=0.05``.
+    """Limits of a good request, in one order: ``ttft=0.5,tpot=0.05``; an empty text is none.
 
     Raises:
         InputError: No such limits.
     """
     found: dict[str, float] = {}
-    for part in str(value).split(","):
+    for part in str(value).split(",") if value != "" else ():
         name, sign, limit = part.strip().partition("=")
         if name in found:
             raise InputError(f"{name} is limited twice", where=where)

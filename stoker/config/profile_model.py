@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from stoker import engines
+from stoker import benchmarks, engines
 from stoker.config import profile_kinds as kinds
 from stoker.config import profile_types as types
 from stoker.config.profile_kinds import SecretRef
@@ -180,6 +180,18 @@ def _conflicts(data: dict[str, Any]) -> Iterator[Mistake]:
     yield from _argument_conflicts(_mapping(server, "args"), engine)
     if engine is not None:
         yield from _engine_conflicts(server, env, engine)
+    yield from _bench_conflicts(_mapping(data, "bench"))
+
+
+def _bench_conflicts(bench: dict[str, Any]) -> Iterator[Mistake]:
+    """Parameters of another benchmark, and a run that is counted and timed."""
+    said = [name for name, value in bench.items() if value is not None]
+    odd = next((name for name in said if name in benchmarks.SERVE_ONLY), "")
+    if odd and bench.get("name", "decode") == "decode":
+        yield Mistake(("bench", odd), f"{odd} is of the benchmark serve", "name: serve", key=True)
+    if "requests" in said and "seconds" in said:
+        what = "a run has so many requests, or lasts so long, not both"
+        yield Mistake(("bench", "seconds"), what, "unset one: null", key=True)
 
 
 def _variable_conflicts(server: dict[str, Any], env: dict[str, Any]) -> Iterator[Mistake]:

@@ -119,7 +119,8 @@ def _said(job: Job) -> dict[str, Any]:
 def said_of(bench: Bench) -> dict[str, Any]:
     """Arguments that ask for exactly this benchmark, whatever a profile has."""
     wire = bench.to_wire()
-    return {"bench": wire.pop("name"), **{name: wire.get(name) for name in _PARAMETERS}}
+    said = {"bench": wire.pop("name"), **{name: wire.get(name) for name in _PARAMETERS}}
+    return said | ({"goodput": bench.goodput} if bench.name == "serve" else {})
 
 
 def _measure(job: Job, wanted: Bench) -> dict[str, Any]:

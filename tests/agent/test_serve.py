@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import bench, figures, http, prefixcache, serve, workload
+from stoker.agent import bench, completion, figures, http, prefixcache, serve, workload
 from stoker.agent.context import AgentError
 from stoker.agent.load import Limits, Measured
+from stoker.agent.sse import AnswerError
 from stoker.agent.traffic import Traffic
 from stoker.benchmarks import lengths, merge
 from stoker.results.record import Subject, build
@@ -229,3 +230,40 @@ def test_the_operations_result_is_a_record_of_one_load(tmp_path: Any) -> None:
     assert record.metrics["ttft_p99_s"].unit == "s"
     assert record.samples == (tuple(run["user_tok_s"] for run in found["runs"]),)
     assert record.pace == record.metrics["user_tok_s"]
+
+
+VLLM = (
+    b'{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":"%s",'
+    b'"logprobs":null,"finish_reason":%s,"stop_reason":null}],"usage":%s}'
+)
+CHAT = b'{"choices": [{"delta": {"role": "assistant", "content": "%s"}, "finish_reason": %s}], "usage": %s}'
+TEXTS = [b" word", b"", b"a\\nb", b'q\\"q', b"\\u00e4", "ä".encode(), b"\\", b'"', b"\xff", b"a\nb", b"}"]
+ENDS = [(b"null", b"null"), (b'"length"', b"null"), (b"null", b'{"completion_tokens": 3}'), (b"nul", b"null")]
+
+
+def _told(read: Any, event: bytes) -> Any:
+    try:
+        return read(event)
+    except AnswerError as error:
+        return error.kind
+
+
+@pytest.mark.parametrize("shape", [VLLM, CHAT])
+def test_what_is_parsed_once_says_what_parsing_all_would(shape: bytes) -> None:
+    dice = random.Random(3)
+    events = [shape % (text, *end) for text in TEXTS for end in ENDS]
+    reader = completion.Reader()
+    for _ in range(3000):
+        event = dice.choice(events)
+        if dice.random() < 0.3:  # something changed anywhere
+            at = dice.randrange(len(event))
+            event = event[:at] + dice.choice([b"", b'"', b"x", b"\\", b"{"]) + event[at + dice.randrange(3) :]
+        told = _told(reader.read, event)
+        assert told == _told(completion.parsed, event), event
+
+
+def test_a_word_after_another_is_not_parsed_again() -> None:
+    reader = completion.Reader()
+    first = reader.read(VLLM % (b" one", b"null", b"null"))
+    assert reader.read(VLLM % (b" two", b"null", b"null")) is first
+    assert reader.read(VLLM % (b"", b"null", b"null")) is not first

@@ -35,6 +35,14 @@ def test_a_profile_may_name_loads_and_the_command_line_wins() -> None:
     assert (bench.concurrency, bench.rate, bench.seed, bench.runs) == (8, 0.0, 7, 3)
 
 
+def test_the_size_of_a_run_that_is_typed_takes_the_place_of_the_profiles() -> None:
+    profile = {"name": "serve", "seconds": 30, "goodput": "ttft=1"}
+    (bench,) = levels(profile, {"requests": 40, "goodput": ""})
+    assert (bench.requests, bench.seconds, bench.goodput) == (40, 0.0, "")
+    (bench,) = levels({"name": "serve", "requests": 30}, {"seconds": "4"})
+    assert (bench.requests, bench.seconds) == (0, 4.0)
+
+
 def test_where_one_load_is_meant_several_are_refused() -> None:
     with pytest.raises(InputError, match="one load at a time can be measured here, not 1/s poisson, 2/s poi"):
         merge({}, {"name": "serve", "rate": "1,2"})
@@ -112,3 +120,18 @@ def test_a_parameter_of_the_other_benchmark_names_its_own() -> None:
 def test_one_distribution_has_one_text(written: str, text: str) -> None:
     assert lengths.parse(written, "", least=1).text == text
     assert lengths.parse(text, "", least=1).text == text
+
+
+def test_others_load_generators_keep_so_many_requests_at_once() -> None:
+    bench = merge({}, {"name": "vllm-serve", "concurrency": "8", "output": "64", "tokenizer": "/models/t"})
+    assert (bench.concurrency, bench.requests, bench.input, bench.output) == (8, 100, "512", "64")
+    assert bench.judged == "output_tok_s"
+    assert merge(bench.to_wire()) == bench
+
+
+@pytest.mark.parametrize(
+    "odd", [{"rate": "4"}, {"seconds": "10"}, {"goodput": "ttft=1"}, {"input": "256-768"}, {"tokens": "5"}]
+)
+def test_what_others_load_generators_do_not_know_is_refused(odd: dict[str, str]) -> None:
+    with pytest.raises(InputError):
+        merge({}, {"name": "vllm-serve", **odd})

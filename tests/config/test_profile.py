@@ -264,6 +264,16 @@ def test_record_that_holds_no_profile_is_told(change: dict[str, Any], said: str)
         ("{runs: 1001}", "1001 is out of range (1 to 1000)"),
         ("{concurrency: 5000}", "5000 is out of range (1 to 4096)"),
         ("{name: decod}", "'decod' is no benchmark (did you mean 'decode'?)"),
+        ("{rate: 4}", "rate is of the benchmark serve (name: serve)"),
+        ("{name: serve, rate: 0}", "0 is out of bounds, rate goes from 0.001 to 1e+07"),
+        (
+            "{name: serve, requests: 4, seconds: 5}",
+            "a run has so many requests, or lasts so long, not both (unset one: null)",
+        ),
+        (
+            "{name: serve, output: 9-5}",
+            "9-5 is out of bounds, lengths go from 2 to 1000000, the shorter one first",
+        ),
     ],
 )
 def test_a_benchmark_that_could_not_run_is_a_mistake_of_its_line(
@@ -279,3 +289,16 @@ def test_a_benchmark_that_could_not_run_is_a_mistake_of_its_line(
 
 def test_a_profile_has_the_benchmarks_own_defaults() -> None:
     assert Profile.from_plain(SMALL).bench.model_dump() == benchmarks.Bench().to_wire()
+
+
+def test_a_profile_may_be_judged_by_service_under_several_loads(tmp_path: Path) -> None:
+    (tmp_path / "profiles").mkdir()
+    bench = "{name: serve, rate: [1, 2.5], requests: 200, input: 512, output: lognormal:128:64, runs: 3}"
+    text = f"engine: vllm\nserver: {{model: /m, port: 1}}\nbench: {bench}\n"
+    (tmp_path / "profiles/it.yml").write_text(text)
+    profile = Library(tmp_path / "profiles", tmp_path).resolve("it", HOST)
+    found = benchmarks.levels(profile.bench.model_dump())
+    assert [one.level for one in found] == ["1/s poisson", "2.5/s poisson"]
+    assert (found[0].output, found[0].input, found[0].runs) == ("lognormal:128:64:2-384", "512", 3)
+    again = Profile.from_plain(profile.to_plain())
+    assert (again, again.hash) == (profile, profile.hash)

@@ -46,6 +46,7 @@ STRICTER = {
         *("are the same argument", "are both set", "shows a key to everybody", "reads no API key"),
         *("is set under env: too", "no regular expression", "no IP address"),
         *("lengths go from", "limited twice", ", ttft goes", ", tpot goes", ", e2e goes"),
+        *("is of the benchmark serve", "lasts so long, not both"),
     ),
     "inventory": (
         *(

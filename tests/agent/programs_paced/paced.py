@@ -50,6 +50,7 @@ class Client:
     began: float = 0.0
     script: Iterator[tuple[float, bytes]] = field(default_factory=lambda: iter(()))
     counted: bool = False
+    stays: bool = False  # it asks for more on the same connection
 
 
 def script(mode: str, pace: float, ttft: float, tokens: int) -> Iterator[tuple[float, bytes]]:
@@ -72,7 +73,8 @@ def script(mode: str, pace: float, ttft: float, tokens: int) -> Iterator[tuple[f
         yield 0, b"SSH-2.0-OpenSSH_9.2\r\n"
     if mode == "silent":
         return
-    yield 0, CHUNKED + piece("")
+    # Many servers begin with a chunk that has no content; not all clients know that it is no token.
+    yield 0, CHUNKED if mode == "plain" else CHUNKED + piece("")
     if mode == "no-content":
         yield ttft, piece("") + usage(tokens) + END
         yield ttft, b""
@@ -173,6 +175,7 @@ class Server:
     def answer(self, client: Client, head: str, body: bytes) -> None:
         method, path, _ = head.split("\r\n")[0].split(" ")
         client.began = time.perf_counter()
+        client.stays = "\r\nconnection: close" not in head.lower()
         if self.args.key and f"authorization: bearer {self.args.key}" not in head.lower():
             client.script = self.plain(401, {"error": "no key"})
         elif method == "GET":
@@ -185,6 +188,7 @@ class Server:
             given: list[str] = asked["model"].split("@")
             mode, pace, ttft = [*given, *("ok", "1000", "0.05")[len(given) :]]
             self.running, client.counted = self.running + 1, True
+            client.stays = client.stays and mode in ("ok", "plain")
             client.script = script(mode, float(pace), float(ttft), asked["max_tokens"])
         self.plan(client)
 
@@ -229,6 +233,9 @@ class Server:
     def give(self, client: Client, data: bytes) -> None:
         if data == b"RST":
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if data == b"" and client.stays:
+            self.count_end(client)
+            return
         if data in (b"", b"RST"):
             self.hang_up(client)
             return
@@ -240,12 +247,15 @@ class Server:
         self.tokens += client.counted and b" word" in data
         self.plan(client)
 
+    def count_end(self, client: Client) -> None:
+        if client.counted:
+            self.running, self.finished = self.running - 1, self.finished + 1
+            self.last_end, client.counted = time.perf_counter(), False
+
     def hang_up(self, client: Client) -> None:
         if client.socket.fileno() < 0:
             return
-        if client.counted:
-            self.running, self.finished = self.running - 1, self.finished + 1
-            self.last_end = time.perf_counter()
+        self.count_end(client)
         self.selector.unregister(client.socket)
         client.socket.close()
 
