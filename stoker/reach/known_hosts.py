@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.reach.door import Unreachable
+from stoker.reach.hostcert import HostCertificate
 from stoker.reach.hostkeys import Entry, HostKey, KeyFile
 from stoker.reach.route import SSH_PORT, Hop
 
@@ -50,6 +51,29 @@ class KnownHosts:
         raise Unreachable(
             "host-key-unknown", f"{hop}: {hop.known_hosts[0]} changes faster than it can be read"
         )
+
+    def authorities(self, hop: Hop) -> tuple[Entry, ...]:
+        """Who may vouch for a server by a certificate."""
+        with self._lock:
+            found = self._entries(hop.known_hosts, _names(hop))
+        return tuple(entry for entry in found if entry.marker == "cert-authority")
+
+    def verify_certificate(self, hop: Hop, certificate: HostCertificate) -> None:
+        """Accept a server by its certificate, or else by its key alone.
+
+        Raises:
+            Unreachable: As :meth:`verify`; ``host-key-unknown`` also where a known authority's certificate is
+                not right, and the key itself is not known.
+        """
+        vouching = [entry for entry in self.authorities(hop) if entry.key == certificate.authority]
+        if not vouching:
+            self.verify(hop, certificate.key)
+            return
+        self.compared(hop, (certificate.key, certificate.authority))  # neither may be revoked
+        name = hop.key_name.lower() or hop.address.lower()
+        flaw = certificate.flaw(name)
+        if flaw and not self.compared(hop, (certificate.key,))[1]:
+            raise _flawed(hop, certificate, vouching[0], flaw)
 
     def compared(self, hop: Hop, keys: Sequence[HostKey]) -> tuple[tuple[Entry, ...], bool]:
         """What the files say of the keys that a server shows.
@@ -159,6 +183,18 @@ def _revoked(hop: Hop, key: HostKey, entry: Entry) -> Unreachable:
         f"{hop}: its host key is marked @revoked at {entry.place}",
         evidence=[f"it shows {key.kind} {key.fingerprint}"],
         next_step="give the host a new key, and find out who has the old one",
+    )
+
+
+def _flawed(hop: Hop, certificate: HostCertificate, entry: Entry, flaw: str) -> Unreachable:
+    return Unreachable(
+        "host-key-unknown",
+        f"{hop}: its certificate {flaw}",
+        evidence=[
+            f"certificate {certificate.key_id!r} of {certificate.key.kind} {certificate.key.fingerprint}",
+            f"{entry.place}: its authority is {entry.key.kind} {entry.key.fingerprint}",
+        ],
+        next_step="have the host's key signed anew (ssh-keygen -s CA -h -n NAME), or record it: inv trust",
     )
 
 

@@ -16,6 +16,7 @@ from fabric import Connection
 from fabric.config import Config
 
 from stoker.reach.door import Unreachable, door
+from stoker.reach.hostcert import SUFFIX, parse
 from stoker.reach.hostkeys import HostKey
 from stoker.reach.keys import Keyring
 from stoker.reach.known_hosts import KnownHosts
@@ -49,6 +50,18 @@ _RETRY_S = 0.3
 
 # Without a handler, paramiko's log of every failed connection would land on the terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class _Transport(paramiko.Transport):
+    """paramiko's transport, which can ask for a host's certificate before its key."""
+
+    wants_certificate = False
+
+    @property
+    def preferred_keys(self) -> tuple[str, ...]:
+        """The kinds of host key in our order; paramiko has certificates last, where none is taken."""
+        names = super().preferred_keys
+        return tuple(sorted(names, key=lambda name: self.wants_certificate and not name.endswith(SUFFIX)))
 
 
 class _Connection(Connection):  # type: ignore[misc]  # Fabric ships no types
@@ -201,7 +214,8 @@ class Links:
 
     def _transport(self, hop: Hop, sock: Any, patience_s: float, kwargs: Any) -> paramiko.Transport:
         """paramiko's transport with algorithms in our order, the kinds of host key that are known first."""
-        transport = paramiko.Transport(sock, **kwargs)
+        transport = _Transport(sock, **kwargs)
+        transport.wants_certificate = bool(self._known_hosts.authorities(hop))
         transport.handshake_timeout = patience_s
         options = transport.get_security_options()
         options.ciphers = _ordered(_CIPHERS, options.ciphers)
@@ -260,7 +274,12 @@ class _Policy(paramiko.MissingHostKeyPolicy):
         Raises:
             Unreachable: Refused.
         """
-        self._known_hosts.verify(self._hop, HostKey(key.get_name(), key.get_base64()))
+        shown = getattr(key, "public_blob", None)
+        certificate = parse(shown.key_blob) if shown is not None else None
+        if certificate is not None:
+            self._known_hosts.verify_certificate(self._hop, certificate)
+        else:
+            self._known_hosts.verify(self._hop, HostKey(key.get_name(), key.get_base64()))
 
 
 def _below(hop: Hop, gateway: Link | None) -> Any:
