@@ -184,7 +184,7 @@ def known_name(address: str, port: int) -> str:
 
 def free_port(address: str = "127.0.0.1") -> int:
     """A port that nobody listened on a moment ago."""
-    with socket.socket() as listener:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as listener:
         listener.bind((address, 0))
         return int(listener.getsockname()[1])
 

@@ -27,10 +27,11 @@ def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         ctx: The operation's context.
         params: ``path``: the folder; ``~/`` is the login's home. ``max_bytes`` (null: no limit): a file that
             is larger by itself is skipped, and files that are together are refused, before one is read.
+            ``single``: the path may be a file too.
 
     Returns:
         ``{files: [{path, size, sha256}], skipped: [{path, why}], root}``; paths are relative, in order;
-        ``root`` is the folder's absolute path.
+        ``root`` is the folder's absolute path. Of a file its folder and itself, and ``single`` is true.
 
     Raises:
         AgentError: ``bad-request``, ``io`` (no such folder, a file cannot be read, too many or too large),
@@ -41,12 +42,35 @@ def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         raise AgentError("bad-request", "manifest wants the path of a folder")
     root = os.path.abspath(_expand(path, ctx))
     most = params.get("max_bytes")
+    if params.get("single") and os.path.isfile(root):
+        return _single(ctx, os.path.realpath(root), most)
     try:
         sizes, skipped = _looked(ctx, root, most if isinstance(most, int) else None)
         files = [{"path": name, **_digest(ctx, os.path.join(root, name))} for name in sizes]
     except OSError as error:
         raise AgentError("io", "%s: %s" % (error.filename or root, error.strerror)) from error
     return {"files": files, "skipped": skipped, "root": root}
+
+
+def _single(ctx: Context, path: str, most: Any) -> Dict[str, Any]:
+    """One file as if it were alone in its folder.
+
+    Raises:
+        AgentError: ``io``: it cannot be read, or is too large.
+    """
+    folder, name = os.path.split(path)
+    try:
+        size = os.stat(path).st_size
+        if isinstance(most, int) and size > most:
+            raise AgentError("io", "%s: its %d bytes are over the limit of %d" % (path, size, most))
+        return {
+            "files": [{"path": name, **_digest(ctx, path)}],
+            "skipped": [],
+            "root": folder,
+            "single": True,
+        }
+    except OSError as error:
+        raise AgentError("io", "%s: %s" % (path, error.strerror)) from error
 
 
 def _looked(ctx: Context, root: str, most: Optional[int]) -> Tuple[Dict[str, int], List[Dict[str, Any]]]:

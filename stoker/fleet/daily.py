@@ -33,7 +33,7 @@ def exec_(job: Job) -> Outcome:
     Raises:
         HostFailed: It ended with another code than 0.
     """
-    done = job.session.bare(job.args["cmd"], job.args["timeout"])
+    done = job.session.bare(job.args["cmd"], job.args["timeout"], quiet=bool(job.args.get("fold")))
     data = {"rc": done.rc, "stdout": done.stdout, "stderr": done.stderr}
     if done.rc != 0:
         raise HostFailed(

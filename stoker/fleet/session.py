@@ -111,8 +111,13 @@ class Session:
         """
         return self.agent.call(op, params, on_event=self.emit, timeout_s=timeout_s)
 
-    def bare(self, command: str, timeout_s: float | None) -> Finished:
+    def bare(self, command: str, timeout_s: float | None, *, quiet: bool = False) -> Finished:
         """Run one command in the host's login shell, over a bare channel, telling its output as it comes.
+
+        Args:
+            command: As the shell gets it.
+            timeout_s: Until it must have ended; None: no limit.
+            quiet: Its output is not told.
 
         Raises:
             HostFailed: It was not done in time.
@@ -122,7 +127,8 @@ class Session:
             raise StokerError("this command has no bare channel", where=self.host.name)
 
         def told(stream: str, text: str) -> None:
-            self.emit({"type": "output", "stream": stream, "text": text})
+            if not quiet:
+                self.emit({"type": "output", "stream": stream, "text": text})
 
         return self._bare(self.host, command, timeout_s, told)
 

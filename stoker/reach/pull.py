@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,7 @@ from stoker.reach.door import Unreachable
 
 MAX_BYTES = 8 << 30
 MAX_FILES = 20_000
+_LARGE = 1 << 20
 _NEXT = "look at that folder on the host; what was pulled before is whole, and running it again goes on"
 
 OnProgress = Callable[[str, int, int], None]
@@ -45,11 +47,13 @@ class Manifest:
         root: The folder's path there, links followed.
         files: Every regular file in it.
         skipped: (path, why) of what the host leaves out: links, odd names, too large files.
+        is_file: Whether a file was named, and not a folder.
     """
 
     root: str
     files: tuple[RemoteFile, ...]
     skipped: tuple[tuple[str, str], ...] = ()
+    is_file: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,12 @@ class How:
         rate: Bytes a second; None: as fast as it goes.
         resume: Keep the part of a file that an interrupted pull leaves (beside its place, hidden), and go on
             with it.
+        sync: Wait for our disk after each file, small ones too.
     """
 
     rate: float | None = None
     resume: bool = False
+    sync: bool = True
 
 
 def pull(
@@ -99,19 +105,26 @@ def pull(
     return fetch(agent, announced(agent, remote_dir, max_bytes), local_dir, on_progress)
 
 
-def announced(agent: Agent, remote_dir: str, max_bytes: int = MAX_BYTES) -> Manifest:
+def announced(agent: Agent, path: str, max_bytes: int = MAX_BYTES, *, single: bool = False) -> Manifest:
     """What there is to pull; the host looks at sizes before it reads a file.
+
+    Args:
+        agent: The host.
+        path: Its folder.
+        max_bytes: More than that is refused.
+        single: The path may be a file, which is then the only one of its folder.
 
     Raises:
         HostFailed: ``io``, ``bad-manifest``.
         HostUnreachable: Lost on the way.
     """
-    answer = agent.call("manifest", {"path": remote_dir, "max_bytes": max_bytes})
+    answer = agent.call("manifest", {"path": path, "max_bytes": max_bytes, "single": single})
     files = read_manifest(agent.host, answer, max_bytes)
     listed = answer.get("skipped")
     items = [item for item in (listed if isinstance(listed, list) else []) if isinstance(item, dict)]
     skipped = tuple((str(item.get("path")), str(item.get("why"))) for item in items[:MAX_FILES])
-    return Manifest(str(answer.get("root") or remote_dir), tuple(files), skipped)
+    is_file = single and answer.get("single") is True and len(files) == 1
+    return Manifest(str(answer.get("root") or path), tuple(files), skipped, is_file)
 
 
 def fetch(
@@ -132,10 +145,23 @@ def fetch(
         places = {file: _place(agent.host, local_dir, file) for file in files}
         missing = [file for file in files if not is_here(places[file], file)]
         if missing:
+            _check_room(local_dir, sum(file.size for file in missing))
             _Stream(agent, manifest, missing, on_progress, how or How()).write(places)
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", where=str(error.filename or local_dir)) from error
     return [places[file] for file in files]
+
+
+def _check_room(folder: Path, size: int) -> None:
+    """Say that our disk is too small before it is full.
+
+    Raises:
+        InputError: It is.
+    """
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        what = f"{size} bytes do not fit: {free} are free"
+        raise InputError(what, where=str(folder), next_step="name another folder, or less of the host's")
 
 
 def read_manifest(host: str, answer: dict[str, Any], max_bytes: int) -> list[RemoteFile]:
@@ -169,7 +195,7 @@ def _announced(item: Any) -> RemoteFile | None:
         return None
     parts = path.split("/")
     inside = all(part not in ("", ".", "..") for part in parts) and not PurePosixPath(path).is_absolute()
-    plain = not any(ord(sign) < 32 or ord(sign) == 127 for sign in path)
+    plain = not any(ord(sign) < 32 or 127 <= ord(sign) < 160 for sign in path)
     return RemoteFile(path, size, digest) if inside and plain else None
 
 
@@ -265,7 +291,8 @@ class _Stream:
                     self._progress(file, len(block))
                 is_kept = False
                 out.flush()
-                os.fsync(out.fileno())
+                if self._how.sync or file.size >= _LARGE:
+                    os.fsync(out.fileno())
             if digest.hexdigest() != file.sha256:
                 raise self._wrong(carrier, file)
             part.replace(place)

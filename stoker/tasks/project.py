@@ -50,14 +50,6 @@ def ping(run: Run) -> int:
     return run.end(results)
 
 
-@command(*READING, *daily.EXEC.flags)
-def exec_(run: Run) -> int:
-    """Run one shell command on hosts, live, over one bare channel; each host keeps its exit code."""
-    run.need("cmd", "inv exec --host NAME --cmd 'uptime'")
-    run.hosts(demanded=True)  # a command may change anything
-    return run.end(run.on_hosts(daily.EXEC))
-
-
 @command(HOST, INVENTORY, JSON, Flag("profile", "Profile to render.", "list"), DIFF)
 def render(run: Run) -> int:
     """The launch script for a host; --diff against the one that lies there."""
@@ -130,4 +122,4 @@ def _show_diff(run: Run, old: str, new: str, name: str) -> None:
         run.screen.say((line, style))
 
 
-COMMANDS = (hosts, ping, exec_, render, unlock, init)
+COMMANDS = (hosts, ping, render, unlock, init)

@@ -17,9 +17,11 @@ from stoker.tasks.command import Command
 
 # Module of this package -> its commands, in the order of its COMMANDS.
 SHELF = {
-    "project": ("hosts", "ping", "exec", "render", "unlock", "init"),
+    "project": ("hosts", "ping", "render", "unlock", "init"),
+    "execute": ("exec",),
     "lint": ("lint",),
     "trust": ("trust",),
+    "transfer": ("put", "get"),
     "profiles": ("profiles",),
     "doctor": ("doctor",),
     "life": ("restart", "start", "wait", "stop", "kill"),

@@ -17,6 +17,8 @@ import pytest
 from stoker.errors import HostFailed, HostUnreachable, InputError
 from stoker.reach.bare import run_bare
 from stoker.reach.client import Reach
+from stoker.reach.pull import announced, fetch
+from stoker.reach.push import load, push
 from stoker.reach.target import Target
 from tests.reach.conftest import settings
 from tests.sshd import SshServer
@@ -135,6 +137,37 @@ def test_sudo_with_a_password_answers_its_prompt_under_every_login_shell(
         assert (done.rc, done.stdout, done.stderr) == (7, "root\nall of it", "a  b\n")
     finally:
         account.remove()
+
+
+@ROOT_ONLY
+@SUDO
+@pytest.mark.parametrize("password", [False, True])
+def test_sudo_that_gives_each_command_a_terminal_changes_nothing(
+    server: SshServer, account: Account, password: bool
+) -> None:
+    account.allow(f"ALL=(ALL) {'' if password else 'NOPASSWD: '}ALL\nDefaults:{account.name} use_pty")
+    said = become(**({"ansible_become_password": account.password} if password else {}))
+    done = run_bare(
+        target(server, account, **said), "id -un; wc -c; exit 7", Reach(settings()), stdin=bytes(300_000)
+    )
+    assert (done.rc, done.stdout.split()) == (7, ["root", "300000"])
+
+
+@ROOT_ONLY
+@SUDO
+def test_files_are_put_and_brought_as_that_user(
+    server: SshServer, account: Account, other: Account, tmp_path: Path
+) -> None:
+    account.allow(f"ALL=({other.name}) ALL")
+    (tmp_path / "f").write_bytes(b"x" * 500_000)
+    (tmp_path / "f").chmod(0o600)
+    said = become(other.name, ansible_become_password=account.password)
+    with Reach(settings()).connect(target(server, account, **said)) as agent:
+        push(agent, load(tmp_path / "f"), "~/in/f")
+        put = other.home / "in/f"
+        assert pwd.getpwuid(put.stat().st_uid).pw_name == other.name
+        fetch(agent, announced(agent, str(put), single=True), tmp_path / "back")
+    assert (tmp_path / "back/f").read_bytes() == (tmp_path / "f").read_bytes()
 
 
 @ROOT_ONLY

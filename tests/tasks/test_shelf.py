@@ -45,7 +45,7 @@ def test_only_the_module_of_a_named_command_is_loaded(tmp_path: Path) -> None:
     threshold, *modules = ended.err.split()
     assert int(threshold) > 10_000  # a start is no time to look for garbage
     loaded = set(modules)
-    assert "stoker.tasks.project" in loaded
+    assert "stoker.tasks.execute" in loaded
     unwanted = ("stoker.tasks.life", "stoker.fleet.measure", "jinja2", "pydantic", "scipy", "rich")
     assert not loaded & set(unwanted)
 
