@@ -229,7 +229,7 @@ def build(
         ready=ReadyPolicy(profile.ready.timeout_s, profile.ready.stall_s),
         bench=profile.bench.model_dump(),
         resolved=profile.to_plain(),
-        secrets={} if secrets is None else _values(references, secrets),
+        secrets={} if secrets is None else _values(references, secrets, host),
         hooks=HookPolicy(profile.hooks.before_stop, profile.hooks.after_ready, profile.hooks.drain_s),
     )
     if instead is None:
@@ -308,8 +308,8 @@ def _references(profile: Profile, engine: Engine) -> dict[str, SecretRef]:
     return found
 
 
-def _values(references: dict[str, SecretRef], secrets: Secrets) -> dict[str, str]:
+def _values(references: dict[str, SecretRef], secrets: Secrets, host: Host) -> dict[str, str]:
     return {
-        variable: secrets.value(reference.name, where=reference.place)
+        variable: secrets.referred(reference.name, host.vars, where=reference.place)
         for variable, reference in references.items()
     }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stoker.config import inventory_names, inventory_read
+from stoker.config import inventory_names, inventory_read, vault
 from stoker.config import patterns as host_patterns
 from stoker.config.inventory_files import VarsFiles
 from stoker.config.inventory_groups import Graph, arrange
@@ -93,25 +93,37 @@ class Inventory:
         return tuple(self.hosts[name] for name in names)
 
 
-def load(paths: Sequence[Path], *, root: Path, playbooks: Path | None = None) -> Inventory:
+def load(
+    paths: Sequence[Path],
+    *,
+    root: Path,
+    playbooks: Path | None = None,
+    open_vault: vault.Open | None = None,
+) -> Inventory:
     """Read inventories and the variable files beside them.
 
     Args:
         paths: Files, or folders of files; later ones add to earlier ones. Relative ones start at ``root``.
         root: The project's folder; paths are shown relative to it.
-        playbooks: The folder of the playbooks, whose group_vars/ and host_vars/ win over those of inventories.
+        playbooks: The playbooks' folder; its group_vars/ and host_vars/ win over those of inventories.
+
+        open_vault: Opens files of variables that Ansible Vault encrypted; None: they are refused.
 
     Raises:
         ConfigError: With every mistake of every file.
     """
-    inventory, problems = examine(paths, root=root, playbooks=playbooks)
+    inventory, problems = examine(paths, root=root, playbooks=playbooks, open_vault=open_vault)
     if problems:
         raise ConfigError(problems)
     return inventory
 
 
 def examine(
-    paths: Sequence[Path], *, root: Path, playbooks: Path | None = None
+    paths: Sequence[Path],
+    *,
+    root: Path,
+    playbooks: Path | None = None,
+    open_vault: vault.Open | None = None,
 ) -> tuple[Inventory, tuple[Problem, ...]]:
     """The same with what is wrong beside what could be read.
 
@@ -128,7 +140,8 @@ def examine(
     if playbooks is not None:
         folders.pop(root / playbooks, None)  # read once, and last
         folders[root / playbooks] = None
-    return _build(definitions, list(folders), root), tuple(definitions.problems)
+    inventory = _build(definitions, list(folders), root, open_vault)
+    return inventory, tuple(definitions.problems)
 
 
 def is_adhoc(text: str) -> bool:
@@ -172,22 +185,24 @@ def _add_adhoc(part: str, definitions: Definitions) -> None:
             raise InputError(f"{name} is named twice, and differently", where=part)
 
 
-def _build(definitions: Definitions, folders: Sequence[Path], root: Path) -> Inventory:
+def _build(
+    definitions: Definitions, folders: Sequence[Path], root: Path, open_vault: vault.Open | None = None
+) -> Inventory:
     """Work out groups and variables.
 
     Args:
         definitions: What the files say.
         folders: Where group_vars/ and host_vars/ are looked for, later ones winning.
         root: Paths are shown relative to it.
+        open_vault: As for ``load``.
 
     Returns:
         What could be made of them; the mistakes of the variable files are added to those of the definitions.
     """
     graph = arrange(definitions)
-    group_files = [
-        VarsFiles(at / "group_vars", root, Holder.GROUP_FILE, definitions.problems) for at in folders
-    ]
-    host_files = [VarsFiles(at / "host_vars", root, Holder.HOST, definitions.problems) for at in folders]
+    noted = definitions.problems
+    group_files = [VarsFiles(at / "group_vars", root, Holder.GROUP_FILE, noted, open_vault) for at in folders]
+    host_files = [VarsFiles(at / "host_vars", root, Holder.HOST, noted, open_vault) for at in folders]
     inherited = _Inherited(
         definitions, [{name: at.of(name) for name in graph.children} for at in group_files]
     )

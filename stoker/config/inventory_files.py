@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stoker.config import inventory_vars, yamlfile
+from stoker.config import inventory_vars, vault, yamlfile
 from stoker.config.inventory_model import Vars
 from stoker.config.inventory_read import is_folder, listing, shown
 from stoker.config.inventory_vars import Holder
-from stoker.errors import ConfigError, Problem
+from stoker.config.yamlfile import Document, Vault
+from stoker.errors import ConfigError, InputError, Problem
 
 _ENDINGS = ("", ".yml", ".yaml", ".json")
 
@@ -24,12 +25,14 @@ class VarsFiles:
         root: Paths are shown relative to it.
         holder: Whose variables they hold.
         problems: Mistakes in files that were read.
+        open_vault: Opens files that Ansible Vault encrypted; None: they are refused.
     """
 
     folder: Path
     root: Path
     holder: Holder
     problems: list[Problem]
+    open_vault: vault.Open | None = None
     _found: dict[str, list[Path]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,18 +84,28 @@ class VarsFiles:
         data = document.data
         if data is None:
             return {}
+        if vault.is_vault(data) and self.open_vault is not None:
+            return self._open(Vault(data), document, self.open_vault)
         if not isinstance(data, dict):
             self.problems.append(document.problem((), *_not_variables(data)))
             return {}
         self.problems.extend(inventory_vars.mistakes(document, (), self.holder))
         return data
 
+    def _open(self, sealed: Vault, document: Document, open_vault: vault.Open) -> Vars:
+        """The variables of a file that is a vault, each of them a vault of its own."""
+        try:
+            data = vault.variables(open_vault(sealed, document.file), document.file)
+        except InputError as error:
+            self.problems.append(Problem(document.file, 1, error.what, error.next_step))
+            return {}
+        found = {name: vault.sealed(Vault(sealed.text, (name,)), value) for name, value in data.items()}
+        self.problems.extend(inventory_vars.mistakes(Document(document.file, found), (), self.holder))
+        return found
+
 
 def _not_variables(data: object) -> tuple[str, str]:
-    if isinstance(data, str) and data.startswith("$ANSIBLE_VAULT"):
-        return (
-            "the file is encrypted by Ansible Vault, which is not read",
-            "keep secrets apart, by !secret NAME",
-        )
+    if vault.is_vault(data):
+        return "the file is encrypted by Ansible Vault, and there is no password", "see vault_password_file"
     kind = "a list" if isinstance(data, list) else "a single value"
     return f"a mapping of variables is expected, here stands {kind}", "write NAME: VALUE"

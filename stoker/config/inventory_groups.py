@@ -41,6 +41,7 @@ def arrange(definitions: Definitions) -> Graph:
     own = _own_hosts(definitions)
     members = {name: _members(name, children, own) for name in children}
     groups = definitions.groups
+    definitions.problems.extend(_namesakes(definitions, members))
     order = sorted(groups, key=lambda name: (depth.get(name, 0), groups[name].priority, name))
     memberships: dict[str, list[str]] = {host: [] for host in definitions.hosts}
     for group in order:
@@ -48,6 +49,15 @@ def arrange(definitions: Definitions) -> Graph:
             for host in members[group]:
                 memberships[host].append(group)
     return Graph(depth, children, own, members, {host: tuple(found) for host, found in memberships.items()})
+
+
+def _namesakes(definitions: Definitions, members: Mapping[str, tuple[str, ...]]) -> Iterable[Problem]:
+    """A problem for each host that is called as a group which is more, or less, than this host alone."""
+    for name in definitions.hosts.keys() & definitions.groups.keys():
+        if members[name] != (name,):
+            what = f"a host and a group of others are called {name}"
+            hint = "rename one: Ansible takes the variables of the host for those of the group"
+            yield definitions.groups[name].place.problem(what, hint)
 
 
 def _children(definitions: Definitions) -> dict[str, tuple[str, ...]]:

@@ -25,22 +25,10 @@ from stoker.errors import ConfigError, InputError, Problem, nearest
 
 _SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?")
 _CHILD = re.compile(r"([^:\]\s]+)\s*(?:#.*)?")
+_SHELLS = re.compile(r"""['"\\#]|[^\S \t]""")
+_ADDRESS = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[\w.]*", re.ASCII)
 _KINDS = ("hosts", "children", "vars")
-_LIKE_YAML = re.compile(r"---|\$ANSIBLE_VAULT|%YAML|- |\s|\{|[^\s\[{][^=]*:(\s|$)")
 _MAY_BE_LITERAL = re.compile(r"[^A-Za-z_/$~]|True|False|None|set\(|[BbRrUu]{1,2}['\"]")
-
-
-def looks_like(path: Path) -> bool:
-    """Whether a file without ending is meant as INI, by its first line that says something."""
-    if path.suffix:
-        return False
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            lines = file.read(65536).splitlines()
-    except (OSError, ValueError):
-        return False
-    first = next((line for line in lines if line.strip() and line[0] not in "#;"), None)
-    return first is not None and _LIKE_YAML.match(first) is None
 
 
 def read(path: Path, name: str, definitions: Definitions) -> None:
@@ -174,7 +162,8 @@ class _Reader:
     def _hosts(self, text: str, place: Place) -> None:
         """Read a line with a host, or a range of hosts, and variables."""
         try:
-            entry, *words = shlex.split(text, comments=True)
+            # shlex reads sign by sign; most lines hold nothing that only it understands.
+            entry, *words = shlex.split(text, comments=True) if _SHELLS.search(text) else text.split()
         except ValueError as error:
             self._note(place, f"the line cannot be split into words: {str(error).lower()}", "pair the quotes")
             return
@@ -187,7 +176,8 @@ class _Reader:
         group = self.into.groups[self.group]
         for one in names:
             group.hosts[one] = None
-            self.into.host(one, place, port, self.path).vars.update(variables)
+            self.into.host(one, place, port, self.path)
+            self.into.vars_of(one).update(variables)
 
     def _assignments(self, words: list[str], place: Place) -> dict[str, str]:
         written: dict[str, str] = {}
@@ -236,7 +226,7 @@ def literal(text: str) -> Any:
         ValueError: It is nested too deeply, or not a text that could be written anywhere.
     """
     value: Any = text
-    if _MAY_BE_LITERAL.match(text):
+    if _MAY_BE_LITERAL.match(text) and not _ADDRESS.fullmatch(text):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SyntaxWarning)
@@ -259,7 +249,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {_plain(key) if isinstance(key, bytes) else key: _plain(item) for key, item in value.items()}
+        if any(isinstance(key, tuple | complex) or key is ... for key in value):
+            raise ValueError("a key of a mapping is a word or a number")
+        return {_plain(key): _plain(item) for key, item in value.items()}
     if value is ...:
         return "..."
     return str(value) if isinstance(value, complex) else value

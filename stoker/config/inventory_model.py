@@ -83,6 +83,10 @@ class Definitions:
         """The group of this name, made where it is new."""
         return self.groups.setdefault(name, GroupDef(name, place))
 
+    def vars_of(self, host: str) -> Vars:
+        """Where a host's inline variables go: as in Ansible to the group that is called so, where one is."""
+        return self.groups[host].vars if host in self.groups else self.hosts[host].vars
+
     def host(self, name: str, place: Place, port: int | None, path: str) -> HostDef:
         """The host of this name, made where it is new; a port can be given only at the first mention."""
         known = self.hosts.get(name)

@@ -7,8 +7,6 @@ without a shell and without input; how long it may take and how much it may prin
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,30 +23,6 @@ DEADLINE_S = 60.0
 MAX_BYTES = 32 * 1024 * 1024
 
 _KEYS = ("hosts", "vars", "children")
-_STARTS = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-
-
-def is_program(path: Path) -> bool:
-    """Whether a file is executable and a program; one that is only marked so (as on some mounts) is text."""
-    return os.access(path, os.X_OK) and _begins_with(path, _STARTS)
-
-
-def is_unmarked(path: Path) -> bool:
-    """Whether a file without the mark of a program names in its first line what should run it."""
-    return not os.access(path, os.X_OK) and _begins_with(path, (b"#!/",))
-
-
-def _begins_with(path: Path, starts: tuple[bytes, ...]) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would keep us waiting
-    except (OSError, ValueError):
-        return False
-    try:
-        return stat.S_ISREG(os.fstat(descriptor).st_mode) and os.read(descriptor, 4).startswith(starts)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
 
 
 def read(path: Path, name: str, definitions: Definitions, *, deadline_s: float = DEADLINE_S) -> None:
@@ -122,7 +96,7 @@ class _Reader:
         """The variables of every host: of all at once, or each asked for."""
         for host in self.hosts:
             given = self.ask("--host", host) if self.meta is None else self.meta.get(host, {})
-            self._add(self.into.hosts[host].vars, given, f"host {host}", Holder.HOST)
+            self._add(self.into.vars_of(host), given, f"host {host}", Holder.HOST)
 
     def _failure(self, what: str, hint: str = "") -> ConfigError:
         return ConfigError([Problem(self.name, 0, what, hint)])

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from stoker.config import inventory_ini, inventory_program, inventory_yaml, yamlfile
+from stoker.config import inventory_kind, inventory_yaml, yamlfile
 from stoker.config.inventory_model import Definitions
 from stoker.errors import ConfigError, Problem
 
@@ -94,25 +94,37 @@ def _files(folder: Path, root: Path) -> Iterator[Path]:
 
 def _read_file(path: Path, name: str, definitions: Definitions) -> None:
     """Read one file as the kind that it is: a program, YAML, or INI."""
-    if inventory_program.is_program(path):
+    if inventory_kind.is_program(path):
+        from stoker.config import inventory_program  # what runs processes is loaded where one is run
+
         inventory_program.read(path, name, definitions)
-        return
-    if inventory_program.is_unmarked(path):
+    elif inventory_kind.is_unmarked(path):
         raise ConfigError([Problem(name, 1, "is a program, and not executable", f"chmod +x {name}")])
-    if path.suffix == ".toml":
+    elif path.suffix == ".toml":
         what = "TOML inventories are not read; write it as YAML"
         raise ConfigError([Problem(name, 0, what, "or as INI, in a file that ends in .ini")])
-    if path.suffix not in _YAML_ENDINGS:  # as Ansible takes whatever else there is
-        inventory_ini.read(path, name, definitions)
-        return
+    elif path.suffix not in _YAML_ENDINGS:  # as Ansible takes whatever else there is
+        _read_ini(path, name, definitions)
+    else:
+        _read_yaml(path, name, definitions)
+
+
+def _read_yaml(path: Path, name: str, definitions: Definitions) -> None:
+    """Read a file as YAML, or as INI where it is none and looks like that."""
     try:
         document = yamlfile.load(path, shown=name)
     except ConfigError:
-        if not inventory_ini.looks_like(path):
+        if not inventory_kind.is_like_ini(path):
             raise
-        inventory_ini.read(path, name, definitions)
+        _read_ini(path, name, definitions)
         return
-    if not isinstance(document.data, dict) and inventory_ini.looks_like(path):
-        inventory_ini.read(path, name, definitions)
+    if not isinstance(document.data, dict) and inventory_kind.is_like_ini(path):
+        _read_ini(path, name, definitions)
     else:
         inventory_yaml.read(document, path, definitions)
+
+
+def _read_ini(path: Path, name: str, definitions: Definitions) -> None:
+    from stoker.config import inventory_ini  # with what reads Python's literals, which YAML needs not
+
+    inventory_ini.read(path, name, definitions)

@@ -147,7 +147,8 @@ class _Reader:
         place = self._place(path)
         for one in names:
             group.hosts[one] = None
-            self.into.host(one, place, port, self.path).vars.update(variables or {})
+            self.into.host(one, place, port, self.path)
+            self.into.vars_of(one).update(variables or {})
 
     def _is_name(self, name: Any, kind: str, path: _Path) -> bool:
         if isinstance(name, str) and name:

@@ -82,7 +82,7 @@ def output(argv: Sequence[str], clock: Clock, most: int) -> bytes:
 
 
 def _read(process: subprocess.Popen[bytes], clock: Clock, most: int) -> tuple[bytes, bytes]:
-    """(output, the end of its error output), both read until the program closes its output.
+    """(output, the end of its error output), both read until the program closes them.
 
     Raises:
         ProcessError: It took too long or printed too much.
@@ -92,7 +92,7 @@ def _read(process: subprocess.Popen[bytes], clock: Clock, most: int) -> tuple[by
     with selectors.DefaultSelector() as selector:
         for stream in (process.stdout, process.stderr):
             selector.register(stream, selectors.EVENT_READ)
-        while process.stdout.fileno() in {key.fd for key in selector.get_map().values()}:
+        while selector.get_map():
             ready = selector.select(clock.left_s)
             if not ready:
                 raise ProcessError(f"took longer than {clock.seconds:g} s")
@@ -106,9 +106,6 @@ def _read(process: subprocess.Popen[bytes], clock: Clock, most: int) -> tuple[by
                     said = (said + chunk)[-_MAX_SAID:]
             if len(printed) > most:
                 raise ProcessError(f"prints more than {most // 2**20} MiB")
-    with contextlib.suppress(BlockingIOError):
-        os.set_blocking(process.stderr.fileno(), False)
-        said = (said + os.read(process.stderr.fileno(), _MAX_SAID))[-_MAX_SAID:]
     return bytes(printed), said
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stoker.config import template
 from stoker.config.profile_kinds import SecretRef
+from stoker.config.vault import BY_VARIABLE
 from stoker.config.yamlfile import Document, Secret, Vault
 from stoker.errors import Problem
 
 Path = tuple[str | int, ...]
+
+_ONE_VARIABLE = re.compile(r"\s*\{\{\s*([A-Za-z_]\w*)\s*\}\}\s*")
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,8 @@ class Reader:
         if isinstance(part.value, Secret):
             return SecretRef(part.value.name, part.place)
         if isinstance(part.value, Vault):
-            return self._note(part, path, "Ansible Vault is not read here", "write !secret NAME")
+            hint = "write it as a variable of the inventory, and here '{{ NAME }}'"
+            return self._note(part, path, "!vault cannot stand in a profile", hint)
         try:
             return self._rendered(part, path)
         except template.BadTemplate as error:
@@ -147,11 +152,26 @@ class Reader:
             return self._note(part, path, f"{error.what}{told}", hint)
 
     def _rendered(self, part: Part, path: Path) -> Any:
+        if (path[0] == "env" or path == ("server", "api_key")) and (found := self._secret(part)) is not None:
+            return found
         if path[0] in ("env", "expect"):
             return template.render_exact(part.written, self.variables, where=part.place)
         if path[:2] == ("server", "args"):
             return self._argument(part, path)
         return template.render(part.written, self.variables, where=part.place)
+
+    def _secret(self, part: Part) -> SecretRef | None:
+        """The secret that a value is which names one variable and nothing else; None where it is none."""
+        text, seen = part.written, set[str]()
+        while (match := _ONE_VARIABLE.fullmatch(text)) is not None and match[1] not in seen:
+            seen.add(match[1])
+            value = self.variables.get(match[1])
+            if isinstance(value, Secret):
+                return SecretRef(value.name, part.place)
+            if isinstance(value, Vault):
+                return SecretRef(BY_VARIABLE + match[1], part.place)
+            text = value if isinstance(value, str) else ""
+        return None
 
     def _argument(self, part: Part, path: Path) -> Any:
         """A flag is written ``true`` or ``false``: ``on`` and ``NO`` are values like any other."""

@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from stoker.config import secretfile
 from stoker.config.secretsources import FromCommand, FromFile, SecretSource
+from stoker.config.yamltree import Vault
 from stoker.errors import InputError
 
 MAX_BYTES = 64 * 1024
@@ -54,6 +56,8 @@ class Secrets:
         self._sources = dict(sources or {})
         self._timeout_s = timeout_s
         self._known: dict[str, str | _Failure] = {}
+        self._opened: dict[str, str] = {}  # a vault's text → what stands in it
+        self._from_vaults: set[str] = set()
         self._gate = threading.Lock()  # one question at a time: a command may ask for a passphrase
 
     def __repr__(self) -> str:
@@ -80,11 +84,56 @@ class Secrets:
             raise InputError(found.what, where=where, next_step=found.next_step)
         return found
 
+    def opened(self, vault: Vault, *, where: str) -> str:
+        """What Ansible Vault encrypted.
+
+        Args:
+            vault: The value.
+            where: The place that refers to it, for the message.
+
+        Raises:
+            InputError: There is no password, it is another one, or no process could be given the value.
+        """
+        from stoker.config import vault as vaults
+
+        password = self.value(vaults.PASSWORD, where=where).strip()
+        with self._gate:
+            try:
+                if vault.text not in self._opened:
+                    self._opened[vault.text] = vaults.decrypted(vault.text, password)
+                found = vaults.leaf(self._opened[vault.text], vault)
+            except InputError as error:
+                raise InputError(error.what, where=where, next_step=error.next_step) from None
+            self._from_vaults.add(found)
+        return found
+
+    def referred(self, name: str, variables: Mapping[str, Any], *, where: str) -> str:
+        """A secret by the name that a profile refers to it by, which may be that of a variable in a vault.
+
+        Args:
+            name: ``NAME``, or ``vault:VARIABLE``.
+            variables: The host's.
+            where: The place that refers to it, for the message.
+
+        Raises:
+            InputError: As ``value`` and ``opened``.
+        """
+        from stoker.config.vault import BY_VARIABLE
+
+        if not name.startswith(BY_VARIABLE):
+            return self.value(name, where=where)
+        variable = name.removeprefix(BY_VARIABLE)
+        found = variables.get(variable)
+        if not isinstance(found, Vault):
+            raise InputError(f"the variable {variable} is in no vault on this host", where=where)
+        return _fit(self.opened(found, where=where), variable)
+
     @property
     def values(self) -> tuple[str, ...]:
         """What was looked up so far, so that it can be masked."""
         with self._gate:
-            return tuple(value for value in self._known.values() if isinstance(value, str))
+            known = tuple(value for value in self._known.values() if isinstance(value, str))
+            return (*known, *self._from_vaults)
 
     def _find(self, name: str) -> str:
         """The value, from the first place that has it."""

@@ -38,6 +38,8 @@ class Settings:
         secret_command: Command whose first output line is the secret; its name is added as last argument.
         secrets: By name where a secret comes from: ``{command: [pass, show, hf]}``, or ``{file: PATH}``
             that only its owner can read.
+        vault_password_file: File with the password of Ansible's vaults, or a program that prints it. Empty:
+            what ``ANSIBLE_VAULT_PASSWORD_FILE`` names.
     """
 
     root: Path
@@ -57,6 +59,7 @@ class Settings:
     max_loss: float = 0.10
     secret_command: tuple[str, ...] = field(default=())
     secrets: Mapping[str, SecretSource] = field(default_factory=dict)
+    vault_password_file: str = ""
 
     def path(self, name: str) -> Path:
         """The folder or file behind one of the path settings.

@@ -45,9 +45,15 @@ class Secret:
 
 @dataclass(frozen=True)
 class Vault:
-    """``!vault``: a value encrypted by Ansible Vault, as its text."""
+    """``!vault``: a value encrypted by Ansible Vault.
+
+    Args:
+        text: As ``ansible-vault`` writes it.
+        path: Where in the encrypted file of variables the value stands; empty where all of it is the value.
+    """
 
     text: str = field(repr=False)
+    path: tuple[str | int, ...] = ()
 
 
 @dataclass(slots=True)

@@ -41,7 +41,8 @@ class PaperProject(Project):
             hint = "write it, point --inventory at one, or lay a new project: stoker init DIR"
             problem = Problem(self.shown(path), 0, "there is no inventory", hint)
             return inventories.Inventory({}, {}, self.root), (problem,)
-        return inventories.examine([path], root=self.root, playbooks=self.settings.path("playbooks"))
+        playbooks = self.settings.path("playbooks")
+        return inventories.examine([path], root=self.root, playbooks=playbooks, open_vault=self.open_vault)
 
     @cached_property
     def inventory(self) -> Inventory:

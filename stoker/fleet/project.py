@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # a command that launches nothing need not load what reads an
     from stoker.config.lint import Finding
     from stoker.config.profile import Library, Profile
     from stoker.config.secrets import Secrets
+    from stoker.config.yamltree import Vault
     from stoker.fleet.gate import Gate
     from stoker.plan import LaunchPlan
     from stoker.results.baseline import Baselines
@@ -59,7 +60,12 @@ class Project:
         if not path.exists():
             hint = "write it, point --inventory at one, or lay a new project: stoker init DIR"
             raise InputError("there is no inventory", where=self.shown(path), next_step=hint)
-        return inventories.load([path], root=self.root, playbooks=self.settings.path("playbooks"))
+        playbooks = self.settings.path("playbooks")
+        return inventories.load([path], root=self.root, playbooks=playbooks, open_vault=self.open_vault)
+
+    def open_vault(self, vault: Vault, where: str) -> str:
+        """What stands in a vault; see ``Secrets.opened``."""
+        return self.secrets.opened(vault, where=where)
 
     @cached_property
     def gate(self) -> Gate:
@@ -99,7 +105,13 @@ class Project:
         """Where ``!secret NAME`` is looked up."""
         from stoker.config.secrets import Secrets
 
-        return Secrets(self.environ, self.settings.secret_command or None, sources=self.settings.secrets)
+        sources = dict(self.settings.secrets)
+        named = self.settings.vault_password_file or self.environ.get("ANSIBLE_VAULT_PASSWORD_FILE", "")
+        if named:
+            from stoker.config import vault
+
+            sources.setdefault(vault.PASSWORD, vault.source(named, self.root))
+        return Secrets(self.environ, self.settings.secret_command or None, sources=sources)
 
     @cached_property
     def owner(self) -> str:
@@ -154,6 +166,13 @@ class Project:
         if not found:
             raise InputError("the inventory has no host", where=self.shown(self.settings.path("inventory")))
         return tuple(found.values())
+
+    def inventory_of(self, patterns: Sequence[str]) -> Inventory:
+        """The inventory that ``--host`` chooses from: its own where only ad-hoc lists are named."""
+        adhoc = [pattern for pattern in patterns if inventories.is_adhoc(pattern)]
+        if not adhoc or len(adhoc) < len(patterns):
+            return self.inventory
+        return inventories.adhoc(",".join(adhoc))
 
     def profile(self, name: str, host: Host) -> Profile:
         """A profile as resolved for a host; ``run:RUN-ID`` is what that run had.

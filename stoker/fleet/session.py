@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.config.inventory import Host
 from stoker.config.yamlfile import Secret, Vault
-from stoker.errors import InputError, StokerError
+from stoker.errors import StokerError
 from stoker.fleet.shown import process_line
 from stoker.reach.bare import Finished
 from stoker.reach.client import Agent
@@ -46,17 +46,15 @@ def _revealed(kept: Mapping[str, Any], host: Host, secrets: Secrets | None) -> d
     """Passwords that stand elsewhere.
 
     Raises:
-        InputError: There is no such secret, or it is in a vault.
+        InputError: There is no such secret, or a vault that cannot be opened.
     """
     found: dict[str, str] = {}
     for name, value in kept.items():
-        if isinstance(value, Vault):
-            hint = f"write {name}: !secret NAME, and say in invoke.yaml where it comes from (stoker.secrets)"
-            raise InputError(
-                f"{name} is in Ansible's vault, which is not read", where=host.name, next_step=hint
-            )
-        if secrets is not None:
-            found[name] = secrets.value(value.name, where=f"{host.name}: {name}")
+        where = f"{host.name}: {name}"
+        if secrets is not None and isinstance(value, Vault):
+            found[name] = secrets.opened(value, where=where)
+        elif secrets is not None:
+            found[name] = secrets.value(value.name, where=where)
     return found
 
 

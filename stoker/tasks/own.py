@@ -23,7 +23,7 @@ CHECKS = (
     ("lint-imports", "--no-cache"),
 )
 
-_KINDS = 8  # of files in the fuzz test
+_KINDS = 9  # of files in the fuzz test
 _FAILED = 1
 _NOTHING_CHOSEN = 5  # pytest's code where -k leaves a phase without tests
 

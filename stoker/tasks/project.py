@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import json
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stoker.errors import EXIT_DONE
 from stoker.fleet import daily
@@ -13,34 +15,73 @@ from stoker.fleet.flags import Flag
 from stoker.tasks.command import DIFF, HOST, INVENTORY, JSON, READING, command
 
 if TYPE_CHECKING:
+    from stoker.config.inventory import Host
     from stoker.tasks.run import Run
 
 
-@command(HOST, INVENTORY, JSON)
+@command(
+    *(HOST, INVENTORY, JSON),
+    Flag("graph", "Groups and hosts as a tree.", "flag"),
+    Flag("vars", "Each host's variables as well; no secret is shown.", "flag"),
+)
 def hosts(run: Run) -> int:
-    """The inventory as resolved: hosts, groups, addresses, what should run there."""
-    from stoker.fleet.servers import desired
+    """The inventory as resolved: hosts, groups, addresses, what should run there.
+
+    In --json, `inventory` is what `ansible-inventory --list` prints.
+    """
+    from stoker.config import inventory_listing
 
     found = run.hosts()
-    run.document["hosts"] = {
-        h.name: {
-            "groups": list(h.groups),
-            "address": h.vars.get("ansible_host", h.name),
-            "user": h.vars.get("ansible_user"),
-            "port": h.vars.get("ansible_port"),
-            "desired": list(desired(h)),
-            "source": h.source,
-        }
-        for h in found
-    }
-    rows = []
-    for host in found:
-        user, port = host.vars.get("ansible_user"), host.vars.get("ansible_port")
-        address = f"{user}@" if user else ""
-        address += str(host.vars.get("ansible_host", host.name)) + (f":{port}" if port else "")
-        rows.append((host.name, address, ", ".join(host.groups), ", ".join(desired(host)) or "-"))
+    inventory = run.project.inventory_of(run.args["host"])
+    if run.screen.json:
+        run.document["inventory"] = inventory_listing.listing(inventory, found)
+    elif run.args["graph"]:
+        lines = inventory_listing.graph(inventory, found, variables=run.args["vars"])
+        run.screen.text("\n".join(lines))
+        return EXIT_DONE
+    run.document["hosts"] = {host.name: _summary(host) for host in found}
+    rows = [_row(name, summary) for name, summary in run.document["hosts"].items()]
     run.screen.table(("host", "reached as", "groups", "should run"), rows)
+    if run.args["vars"]:
+        _show_variables(run, found)
     return EXIT_DONE
+
+
+def _summary(host: Host) -> dict[str, Any]:
+    """Where a host is, how it is reached and what should run there, as JSON types."""
+    from stoker.fleet.servers import desired
+
+    def either(name: str) -> Any:
+        return host.vars.get(f"ansible_{name}", host.vars.get(f"ansible_ssh_{name}"))
+
+    return {
+        "groups": list(host.groups),
+        "address": either("host") or host.name,
+        "user": either("user"),
+        "port": either("port"),
+        "desired": list(desired(host)),
+        "source": host.source,
+    }
+
+
+def _row(name: str, summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """The line of a host's summary in the table."""
+    user, port = summary["user"], summary["port"]
+    address = (f"{user}@" if user else "") + str(summary["address"]) + (f":{port}" if port else "")
+    return name, address, ", ".join(summary["groups"]), ", ".join(summary["desired"]) or "-"
+
+
+def _show_variables(run: Run, found: Sequence[Host]) -> None:
+    """Each host's variables by name, a line each."""
+    from stoker.config import inventory_listing
+
+    for host in found:
+        run.screen.say((host.name, "bold"))
+        shown = inventory_listing.shown_vars(host)
+        for name, value in sorted(shown.items()):
+            run.screen.say(f"  {name}: ", json.dumps(value, ensure_ascii=False, default=str))
+        if not shown:
+            run.screen.say("  no variables")
 
 
 @command(*READING)

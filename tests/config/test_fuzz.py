@@ -51,8 +51,19 @@ launches:
 - {run_id: r, launch_id: l, created: 1.5, tok_s: [88.5, 89.1]}
 fingerprint: {env: {NCCL_ALGO: Ring}, gpus: [{index: 0}]}
 """
+INI = """\
+# more
+[gpu]
+n7 ansible_host=10.0.0.7 note="two words" list="[1, 2]"
+n[1:3]:2222 a=1
+[gpu:vars]
+b={'k': [1, True, None]}
+[top:children]
+gpu
+"""
 FILES = {
     "inventory": "inventory/hosts.yml",
+    "ini": "inventory/more.ini",
     "variables": "inventory/group_vars/gpu.yml",
     "profile": "profiles/nccl-tuned.yml",
     "playbook": "playbooks/restart-and-compare.yml",
@@ -88,6 +99,7 @@ ODD = (
     *(b"- ", b"null", b"~", b"no", b"0644", b"1e999", b".nan", b"9" * 400, b"2024-02-30", b"[" * 200),
     *(b"{a: " * 200, b"\\", b"'", b'"', b"\r", b"$(id)", b"`id`", b"../../x", b"x" * 5000, b"? ", b": "),
     *(b"[1:99999999]", b"node[1:3]", b"all", b"(?P<", b"(a+)+$", b"cmd:(", b"null: null", b"hosts:", b"  "),
+    *(b"[all:vars]", b"[x:children]", b"a='", b"=", b"[" * 99, b"(" * 99, b"#", b"{1: {2}}", b"b'\\xff'"),
     *(b"extends: nccl-tuned", b"vars:"),
 )
 
@@ -104,6 +116,7 @@ def good() -> Iterator[Path]:
         template = '{% extends "launch.sh.j2" %}{% block run %}{{ super() }}{% endblock %}'
         (root / FILES["template"]).write_text(template)
         (root / FILES["secret"]).write_text("s3cret\n")
+        (root / FILES["ini"]).write_text(INI)
         yield root
 
 
@@ -190,9 +203,9 @@ def commands(kind: str, root: Path) -> Iterator[Callable[[], object]]:
         return call
 
     none: dict[str, Any] = {"host": [], "inventory": None, "json": True}
-    if kind in ("inventory", "variables", "invoke"):
+    if kind in ("inventory", "ini", "variables", "invoke"):
         yield run(project.hosts, **none)
-    if kind in ("variables", "profile", "template", "inventory"):
+    if kind in ("variables", "profile", "template", "inventory", "ini"):
         shown: dict[str, Any] = {"forks": None, "running": False, "diff": []}
         yield run(profiles.profiles, **none, **shown, profile=["nccl-tuned"])
         yield run(project.render, **{**none, "host": ["all"]}, profile=["nccl-tuned"], diff=False)

@@ -141,6 +141,21 @@ def test_variables_beside_the_playbooks_win_over_those_beside_the_inventory(writ
     assert [found.hosts["n1"].vars[name] for name in "abcdef"] == [2, 4, 1, 1, 2, 3]
 
 
+def test_a_host_may_be_called_as_the_group_that_it_is_alone_in(written: Written) -> None:
+    root = written({"hosts.yml": "gate: {hosts: {gate: {a: 1}}}\nweb: {hosts: {n1: }}\n"})
+    found = inventory.load([root / "hosts.yml"], root=root)
+    assert found.hosts["gate"].vars["a"] == 1
+    assert found.groups["gate"].vars == {"a": 1}  # so does Ansible, which warns
+
+
+def test_a_host_called_as_a_group_of_others_is_refused(written: Written) -> None:
+    root = written({"hosts.yml": "gate: {hosts: {n1: }}\nweb: {hosts: {gate: {a: 1}}}\n"})
+    assert reported(root / "hosts.yml", root) == [
+        "hosts.yml:1: a host and a group of others are called gate "
+        "(rename one: Ansible takes the variables of the host for those of the group)"
+    ]
+
+
 def test_mistakes_of_all_files_come_at_once(written: Written) -> None:
     root = written(
         {
@@ -239,8 +254,8 @@ def test_variable_files_of_other_kinds_are_named_and_empty_ones_pass(written: Wr
         }
     )
     assert reported(root / "hosts.yml", root) == [
-        "group_vars/web/vault.yml:1: the file is encrypted by Ansible Vault, which is not read "
-        "(keep secrets apart, by !secret NAME)",
+        "group_vars/web/vault.yml:1: the file is encrypted by Ansible Vault, and there is no password "
+        "(see vault_password_file)",
         "group_vars/web/word:1: a mapping of variables is expected, here stands a single value "
         "(write NAME: VALUE)",
     ]
