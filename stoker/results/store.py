@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stoker.errors import InputError, nearest
 from stoker.results import record as records
-from stoker.results.index import Index, Summary
+from stoker.results.index import Index, Summary, stamped
 from stoker.results.record import Record
 
 RECORD = "run.json"
@@ -138,14 +138,9 @@ class Store:
     def ids(self) -> list[str]:
         """Every id that has a record, oldest first."""
         try:
-            names = [entry.name for entry in self.folder.iterdir()]
-        except FileNotFoundError:
-            return []
+            return list(stamped(self.folder, RECORD))
         except OSError as error:
             raise _cannot("read", self.folder, error) from error
-        return sorted(
-            name for name in names if records.is_safe_id(name) and (self.folder / name / RECORD).is_file()
-        )
 
     def list(self, *, host: str = "", profile: str = "", last: int | None = None) -> tuple[Summary, ...]:
         """What is there, newest first.
@@ -157,18 +152,33 @@ class Store:
         """
         rows = [row for row in self._index().rows if not row.damage]
         rows = [row for row in rows if host in ("", row.host) and profile in ("", row.profile)]
-        rows.sort(key=lambda row: (row.created, row.run_id), reverse=True)
+        rows.sort(key=_newest, reverse=True)
         return tuple(rows[:last])
+
+    def look(self) -> tuple[tuple[Summary, ...], tuple[Damaged, ...]]:
+        """What is there, newest first, and the records that cannot be read: both at one look."""
+        index = self._index()
+        rows = sorted((row for row in index.rows if not row.damage), key=_newest, reverse=True)
+        return tuple(rows), self._damaged(index)
 
     def damaged(self) -> tuple[Damaged, ...]:
         """The records that cannot be read: they are left out of every list, and named here."""
-        rows = self._index().rows
+        return self._damaged(self._index())
+
+    def _damaged(self, index: Index) -> tuple[Damaged, ...]:
         return tuple(
-            Damaged(str(self.folder / row.run_id / RECORD), row.damage) for row in rows if row.damage
+            Damaged(str(self.folder / row.run_id / RECORD), row.damage) for row in index.rows if row.damage
         )
 
     def _index(self) -> Index:
-        return Index.refreshed(self.folder, RECORD, self.ids())
+        try:
+            return Index.refreshed(self.folder, RECORD)
+        except OSError as error:
+            raise _cannot("read", self.folder, error) from error
+
+
+def _newest(row: Summary) -> tuple[float, str]:
+    return row.created, row.run_id
 
 
 def _write(file: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,14 @@ from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING
 if TYPE_CHECKING:
     from stoker.fleet.job import Verb
     from stoker.fleet.pool import HostResult
+    from stoker.results.index import Summary
     from stoker.results.record import Record
     from stoker.tasks.run import Run
 
 VERBS: dict[str, Verb] = {verb.name: verb for verb in (*measure.VERBS, *fetch_runs.VERBS, *judge.VERBS)}
 
 
-@command(*READING, SERIAL, *VERBS["bench"].flags)
+@command(*READING, CHECK, SERIAL, *VERBS["bench"].flags)
 def bench(run: Run) -> int:
     """Measure the server that runs, judge it against its baseline, pull the result back."""
     return run.end(run.on_hosts(_bench(run)))
@@ -30,17 +32,26 @@ def bench(run: Run) -> int:
 
 def _bench(run: Run) -> Verb:
     """The verb as it was asked for: with launches of its own it changes hosts, so it rolls."""
+    surer = run.args["confirm"] or run.args["until_sure"]
+    if surer and run.args["bench"] == "allreduce":
+        hint = "measure it again: it takes seconds"
+        raise InputError("allreduce restarts nothing, so there is no launch to repeat", next_step=hint)
     if run.args["bench"] == "allreduce":
         from stoker.fleet import probe
 
         return replace(VERBS["bench"], work=probe.probes, changes=True, runs="host", each_profile=True)
+    if surer:
+        return replace(VERBS["bench"], changes=True, in_check="asks")
+    if run.args["check"]:
+        hint = "--check says what --confirm and --until-sure would launch; bench by itself changes nothing"
+        raise InputError("there is nothing to check", where="--check", next_step=hint)
     return replace(VERBS["bench"], changes=(run.args["launches"] or 1) > 1)
 
 
 @command(*CHANGING, *matrix.BENCH_PROFILES.flags)
 def bench_all(run: Run) -> int:
     """Measure what runs on every host; with --profile (repeatable) each of them, then put back what ran."""
-    several = bool(run.args["profile"])
+    several = bool(run.args["profile"]) and run.args["bench"] != "allreduce"
     results = run.on_hosts(matrix.BENCH_PROFILES if several else _bench(run))
     run.screen.table(
         ("host", "profile", "tok/s>", "TTFT>", "verdict", "change>", "rests on"),
@@ -82,9 +93,21 @@ def explain(run: Run) -> int:
     return run.end(results)
 
 
-@command(HOST, INVENTORY, JSON, CHECK, *VERBS["baseline"].flags)
+@command(
+    HOST,
+    INVENTORY,
+    JSON,
+    CHECK,
+    *VERBS["baseline"].flags,
+    Flag("list", "Show what is accepted.", "flag"),
+    Flag("retire", "Put a baseline out of use: its file, or a unique part of its name; say --why."),
+)
 def baseline(run: Run) -> int:
     """Accept the latest run of each host (or --run, repeatable) as the baseline; it lands in baselines/."""
+    if run.args["list"] or run.args["retire"]:
+        from stoker.tasks import baselines
+
+        return baselines.show(run) if run.args["list"] else baselines.retire(run)
     if run.args["run"]:
         run.args["host"] = sorted({run.project.store.load(name).host for name in run.args["run"]})
     elif not run.args["host"]:
@@ -98,6 +121,7 @@ def baseline(run: Run) -> int:
     JSON,
     Flag("host", "Only of this host."),
     Flag("profile", "Only of this profile."),
+    Flag("verdict", "Only of these: regressed, or several: regressed,unstable; none: not judged."),
     Flag("since", "Only runs since then.", "since"),
     Flag("last", "How many (20; of a history all).", "whole", least=1),
     Flag("history", "Over time: a line a server and benchmark, and what changed at each step.", "flag"),
@@ -108,11 +132,11 @@ def results(run: Run) -> int:
         from stoker.tasks import history
 
         return history.show(run)
-    store = run.project.store
+    rows, unreadable = run.project.store.look()
     for flag in ("host", "profile"):
-        _check_known(run, flag)
+        _check_known(run, flag, rows)
     chosen = selection.of(run)
-    found = [row for row in store.list() if chosen.has(row)][: run.args["last"] or 20]
+    found = [row for row in rows if chosen.has(row)][: run.args["last"] or 20]
     run.document["results"] = [asdict(summary) for summary in found]
     run.screen.table(
         ("run!", "when", "host", "profile", "tokens × concurrency>", "tok/s>", "verdict"),
@@ -129,7 +153,7 @@ def results(run: Run) -> int:
             for s in found
         ],
     )
-    for damaged in store.damaged():
+    for damaged in unreadable:
         run.screen.say(("damaged ", "bold red"), f"{damaged.path}: {damaged.what}")
     return EXIT_DONE
 
@@ -137,6 +161,7 @@ def results(run: Run) -> int:
 @command(Flag("run_id", "The run: its id, or a unique end of it.", positional=True), JSON)
 def show(run: Run) -> int:
     """One run, whole: what was measured, how, every sample, what was in force."""
+    from stoker.results import meanwhile
     from stoker.results.figures import figure
     from stoker.results.inforce import in_force
 
@@ -168,6 +193,10 @@ def show(run: Run) -> int:
         say(_verdict(record.verdict.verdict), f"  {record.verdict.line}")
     for text in record.contaminated:
         say(("contaminated: ", "yellow"), text)
+    for text in meanwhile.disturbed(record):
+        say(("disturbed: ", "yellow"), text)
+    if told := meanwhile.shown(record):
+        say(("meanwhile: ", "bold"), told)
     for line in _probed(record):
         say(line)
     for name, text in in_force(record):
@@ -187,13 +216,13 @@ def compare(run: Run) -> int:
     return outcome.exit_code
 
 
-def _check_known(run: Run, flag: str) -> None:
+def _check_known(run: Run, flag: str, rows: Sequence[Summary]) -> None:
     """A name that no run has is a mistake, where there are runs; one of the project has none yet.
 
     Raises:
         InputError: With the nearest name.
     """
-    name, rows = run.args[flag], run.project.store.list()
+    name = run.args[flag]
     known = {getattr(row, flag) for row in rows} - {""}
     if not name or not rows or name in known:
         return
@@ -237,7 +266,8 @@ def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
         (
             result.host,
             row["profile"] or "(by hand)",
-            _speed(row["tok_s"]) + (" sim" if row["simulated"] else ""),
+            (f"{row['latency_us']:.1f} µs" if "latency_us" in row else _speed(row["tok_s"]))
+            + (" sim" if row["simulated"] else ""),
             _ms(row["metrics"].get("ttft_s", {}).get("value")),
             _verdict(row["verdict"]),
             percent(row["change"]),

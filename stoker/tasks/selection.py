@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from stoker.tasks.run import Run
 
 
+NONE = "none"  # of a run that was not judged
+
+
 @dataclass(frozen=True)
 class Selection:
     """What was asked for.
@@ -24,18 +27,22 @@ class Selection:
         hosts: Only these; empty for every one.
         profiles: Only these; empty for every one.
         since: Unix time of the oldest.
+        words: The same for people.
+        verdicts: Only these; empty for every one.
     """
 
     hosts: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
     since: float = float("-inf")
     words: tuple[str, ...] = ()
+    verdicts: tuple[str, ...] = ()
 
     def has(self, row: Summary) -> bool:
         """Whether a run is meant."""
         return (
             (not self.hosts or row.host in self.hosts)
             and (not self.profiles or row.profile in self.profiles)
+            and (not self.verdicts or (row.verdict or NONE) in self.verdicts)
             and row.created >= self.since
         )
 
@@ -46,7 +53,9 @@ def of(run: Run) -> Selection:
     since = run.args.get("since")
     words = [f"host {name}" for name in hosts] + [f"profile {name}" for name in profiles]
     words += [f"since {since}"] if since else []
-    return Selection(hosts, profiles, _since(since), tuple(words))
+    verdicts = _verdicts(run.args.get("verdict"))
+    words += [f"verdict {name}" for name in verdicts]
+    return Selection(hosts, profiles, _since(since), tuple(words), verdicts)
 
 
 def rows(run: Run, chosen: Selection) -> tuple[Summary, ...]:
@@ -63,6 +72,23 @@ def rows(run: Run, chosen: Selection) -> tuple[Summary, ...]:
     found = tuple(row for row in every if chosen.has(row))
     if not found:
         raise InputError("no run is " + ", ".join(chosen.words), next_step="see `inv results`")
+    return found
+
+
+def _verdicts(text: str | None) -> tuple[str, ...]:
+    """Verdicts with commas between.
+
+    Raises:
+        InputError: One that there is not.
+    """
+    from stoker.results.stats import VERDICTS
+
+    known = (*VERDICTS, NONE)
+    found = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    for name in found:
+        if name not in known:
+            hint = nearest(name, known) or f"one of {', '.join(known)}"
+            raise InputError(f"there is no verdict {name!r}", where="--verdict", next_step=hint)
     return found
 
 

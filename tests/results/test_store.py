@@ -200,3 +200,14 @@ def test_a_place_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):
         Store(tmp_path / "file").save(good())
+
+
+def test_one_look_shows_the_list_and_what_is_damaged(store: Store) -> None:
+    store.save(good(0))
+    store.save(bad())
+    (store.path(good(0).run_id) / "run.json").write_text("{")
+    rows, damaged = store.look()
+    assert rows == store.list()
+    assert [row.run_id for row in rows] == [bad().run_id]
+    assert damaged == store.damaged()
+    assert good(0).run_id in damaged[0].path

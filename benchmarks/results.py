@@ -1,0 +1,71 @@
+"""How long a list of many results takes.
+
+    .venv/bin/python -m benchmarks.results [--records 10000] [--times 5]
+
+Writes so many records of the tests' story into a folder of its own, then prints how long a look takes with no
+index and with one (the median), and the whole command ``inv results``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from stoker.results.store import RECORD, Store
+from tests.results.made import bad, good
+
+_HOSTS = 20
+
+
+def fill(store: Store, count: int) -> None:
+    """Records of several hosts, a minute apart; written plainly, since a sync for each takes minutes."""
+    for number in range(count):
+        run = bad() if number % 5 == 0 else good(number % 3)
+        run_id = f"20260101-{number:06d}-node{number % _HOSTS}-{number % 65536:04x}"
+        subject = dataclasses.replace(run.subject, host=f"node{number % _HOSTS}")
+        made = dataclasses.replace(run, run_id=run_id, created=1767268800.0 + 60 * number, subject=subject)
+        home = store.path(run_id)
+        home.mkdir(parents=True)
+        (home / RECORD).write_text(made.dumps(), encoding="utf-8")
+
+
+def took(work: Callable[[], object]) -> float:
+    """Seconds that it takes."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    """Print the three times."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=10000)
+    parser.add_argument("--times", type=int, default=5)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="stoker-results-") as folder:
+        project = Path(folder)
+        store = Store(project / "results")
+        fill(store, args.records)
+        command = [sys.executable, "-m", "stoker.program", "results"]
+        print(f"{args.records} records, median of {args.times}")
+        print(f"  a look without an index {took(store.look):8.2f} s (once)")
+        warm = statistics.median(took(store.look) for _ in range(args.times))
+        print(f"  a look with one         {warm:8.2f} s")
+        whole = [
+            took(lambda: subprocess.run(command, cwd=project, check=True, stdout=subprocess.DEVNULL))
+            for _ in range(args.times)
+        ]
+        print(f"  inv results             {statistics.median(whole):8.2f} s")
+
+
+if __name__ == "__main__":
+    main()
