@@ -6,11 +6,12 @@ import os
 import statistics
 import threading
 from collections import Counter
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from . import gpu
 from .facts import Facts
 from .gpu import GpuState
+from .procs import read_file
 
 INTERVAL_S = 2.0
 _END_S = 5.0
@@ -45,6 +46,7 @@ class Sampler(threading.Thread):
         self._stopped = threading.Event()
         self._states: List[GpuState] = []
         self._loads: List[float] = []
+        self._cpu: List[Tuple[int, int]] = []
 
     def run(self) -> None:
         """Sample until stopped; at least once."""
@@ -52,6 +54,7 @@ class Sampler(threading.Thread):
             state = self._query(self._facts, self._env)
             self._states.append(state)
             self._loads.append(os.getloadavg()[0])
+            self._cpu += cpu_times()
             # Without a driver nothing but the load is left to ask for, and that is cheap.
             if self._stopped.wait(self.interval_s):
                 return
@@ -88,8 +91,27 @@ class Sampler(threading.Thread):
             "interval_s": self.interval_s,
             "cpus": os.cpu_count(),
             "load1": {"least": min(self._loads), "most": max(self._loads)} if self._loads else None,
+            "cpu_busy": busy_share(self._cpu),
             "gpus": self.gpus(),
         }
+
+
+def cpu_times() -> List[Tuple[int, int]]:
+    """(busy, all) ticks of all CPUs since the boot, at most one; none where the kernel does not tell."""
+    line = (read_file("/proc/stat") or b"").split(b"\n", 1)[0].split()
+    if len(line) < 9 or line[0] != b"cpu" or not all(word.isdigit() for word in line[1:9]):
+        return []
+    # user nice system idle iowait irq softirq steal; guests are in user already.
+    ticks = [int(word) for word in line[1:9]]
+    return [(sum(ticks) - ticks[3] - ticks[4], sum(ticks))]
+
+
+def busy_share(times: Sequence[Tuple[int, int]]) -> Optional[float]:
+    """Share of all CPUs that worked from the first to the last of ``cpu_times``, 0..1; None: not known."""
+    if len(times) < 2 or times[-1][1] <= times[0][1]:
+        return None
+    share = (times[-1][0] - times[0][0]) / (times[-1][1] - times[0][1])
+    return round(min(1.0, max(0.0, share)), 4)
 
 
 def under_load(samples: List[Dict[str, Any]]) -> Dict[str, Any]:

@@ -95,16 +95,20 @@ def compare_runs(project: Project, a: str, b: str) -> Outcome:
 def baseline(job: Job) -> Outcome:
     """Accept runs as the baseline: --run, else the host's latest."""
     from stoker.results.baseline import LAUNCHES
+    from stoker.results.meanwhile import disturbed
 
     store = job.project.store
     records = [store.load(run) for run in job.args["run"]] or [_latest(job, None)]
     if not job.args["force"]:
         _refuse_regressed(records)
-    old = _replaced(job.project, records[0])
+    by_class = bool(job.args.get("by_class"))
+    old = _replaced(job.project, records[0], by_class)
     if job.check:
         names = ", ".join(r.run_id for r in records)
         return Outcome(f"would accept {names}{_old_to_new(old, _speed(records))}", changed=True)
-    accepted = job.project.baselines.accept(records, by=job.project.owner, why=job.args["why"] or "")
+    accepted = job.project.baselines.accept(
+        records, by=job.project.owner, why=job.args["why"] or "", by_class=by_class
+    )
     path = job.project.shown(job.project.baselines.path(accepted.key))
     runs, launches = sum(len(one.samples) for one in accepted.launches), len(accepted.launches)
     data = {
@@ -118,7 +122,9 @@ def baseline(job: Job) -> Outcome:
     few = few if launches < LAUNCHES else ""
     counted = f"{counts(launches, 'launch', 'launches')}, {counts(runs, 'run', 'runs')}"
     what = f"accepted {counted} into {path}{_old_to_new(old, accepted.tok_s)}{few}"
-    return Outcome(what, data, changed=True)
+    held_back = dict.fromkeys(text for record in records for text in disturbed(record))
+    lines = tuple((f"accepted all the same, but {text}", "yellow") for text in held_back)
+    return Outcome(what, data, changed=True, lines=lines)
 
 
 def _refuse_regressed(records: Sequence[Record]) -> None:
@@ -135,7 +141,7 @@ def _refuse_regressed(records: Sequence[Record]) -> None:
             )
 
 
-def _replaced(project: Project, record: Record) -> Baseline | None:
+def _replaced(project: Project, record: Record, by_class: bool) -> Baseline | None:
     """The baseline that accepting a run replaces; None where there is none that can be read."""
     from stoker.results.baseline import Missing
 
@@ -143,7 +149,9 @@ def _replaced(project: Project, record: Record) -> Baseline | None:
         found = project.baselines.find(record)
     except ConfigError:
         return None
-    return None if isinstance(found, Missing) else found
+    if isinstance(found, Missing) or bool(found.key.hardware) != by_class:
+        return None
+    return found
 
 
 def _speed(records: Sequence[Record]) -> float | None:
@@ -241,6 +249,7 @@ VERBS = (
         (
             Flag("run", "Runs to accept together, in place of the latest.", "list"),
             Flag("why", "The reason, for git."),
+            Flag("by_class", "For every host with the same GPUs that has no baseline of its own.", "flag"),
             Flag("force", "Accept a run that is regressed, too.", "flag"),
         ),
         baseline,

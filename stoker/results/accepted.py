@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from stoker.benchmarks import merge
+from stoker.benchmarks import NAMES, merge
 from stoker.config import yamlfile
 from stoker.errors import ConfigError, InputError
 from stoker.results import fingerprint as fingerprints
@@ -15,6 +16,7 @@ from stoker.results.shape import Shape, ShapeError
 from stoker.results.yamltext import dumps as yaml_text
 
 SCHEMA = 1
+_ABSENT = ("load", "hardware", "host")  # of a key, where they are empty
 _PACKED = ("env_hashed", "versions", "host", "process", "conf_files")
 _HEAD = (
     "# yaml-language-server: $schema=../schemas/baseline.json\n"
@@ -37,6 +39,7 @@ class Key:
         concurrency: Requests at once.
         simulated: Pretended and real never meet.
         load: All other parameters of ``serve`` and ``allreduce``, on one line; empty for ``decode``.
+        hardware: Of a whole class of hosts, in place of the host: ``8 × NVIDIA H200``; empty for one host.
     """
 
     host: str
@@ -47,13 +50,29 @@ class Key:
     concurrency: int
     simulated: bool
     load: str = field(default="", repr=False)  # the names of older files are made of what it is without
+    hardware: str = field(default="", repr=False)
 
     @classmethod
-    def of(cls, record: Record) -> Key:
-        """The key of a record."""
+    def of(cls, record: Record, *, by_class: bool = False) -> Key:
+        """The key of a record.
+
+        Args:
+            record: The run.
+            by_class: Of its hardware, in place of its host.
+        """
         bench = record.bench
         measured = (bench.name, bench.tokens, bench.concurrency, record.simulated, bench.load)
-        return cls(record.host, record.model, record.engine, *measured)
+        host, hardware = ("", hardware_of(record.fingerprint)) if by_class else (record.host, "")
+        return cls(host, record.model, record.engine, *measured, hardware)
+
+    def same_of(self, record: Record) -> Key:
+        """The key of a record, of its host or its class as this one is."""
+        return Key.of(record, by_class=bool(self.hardware))
+
+    @property
+    def where(self) -> str:
+        """The host, or the class of hosts."""
+        return self.host or self.hardware
 
     @property
     def judged(self) -> str:
@@ -160,10 +179,21 @@ class Missing:
         return "the nearest baseline is of something else (" + "; ".join(self.differs) + ")"
 
 
+def hardware_of(found: Fingerprint) -> str:
+    """The class of a host: how many of which GPUs the server has; empty where that is not known.
+
+    Without GPUs nothing in a fingerprint tells one machine's speed from another's.
+    """
+    names = Counter(str(gpu.get("name") or "") for gpu in found.gpus)
+    if not names or "" in names:
+        return ""
+    return " + ".join(f"{count} × {name}" for name, count in sorted(names.items()))
+
+
 def dumps(baseline: Baseline) -> str:
     """The text of its file: what people review first, the long fingerprint last."""
     data: dict[str, Any] = {"schema": SCHEMA} | asdict(baseline)
-    data["key"] = {name: value for name, value in data["key"].items() if value != "" or name != "load"}
+    data["key"] = {name: value for name, value in data["key"].items() if value != "" or name not in _ABSENT}
     data["fingerprint"] = {name: value for name, value in data.pop("fingerprint").items() if value}
     return _HEAD + yaml_text(data, packed=_PACKED)
 
@@ -197,7 +227,7 @@ def _baseline(shape: Shape) -> Baseline:
         raise InputError("launches is missing")
     return Baseline(
         key=Key(
-            host=key.text("host"),
+            host=key.text("host") if not key.text("hardware", "") else key.text("host", ""),
             model=key.text("model"),
             engine=key.text("engine"),
             bench=key.text("bench"),
@@ -205,6 +235,7 @@ def _baseline(shape: Shape) -> Baseline:
             concurrency=key.whole("concurrency"),
             simulated=key.flag("simulated"),
             load=key.text("load", ""),
+            hardware=key.text("hardware", ""),
         ),
         launches=launches,
         profile=shape.text("profile", ""),
@@ -217,7 +248,7 @@ def _baseline(shape: Shape) -> Baseline:
 
 
 def _check_bench(key: Shape) -> None:
-    if key.text("bench") in ("serve", "allreduce"):
+    if key.text("bench") in NAMES and key.text("bench") != "decode":
         # Its load is compared as a whole: what no run of this version can have measured serves for none.
         if not key.text("load"):
             raise key.wrong("load", "a text", "")

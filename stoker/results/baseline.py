@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.errors import ConfigError, InputError, Problem
-from stoker.results.accepted import Accepted, Baseline, Key, Missing, dumps, loads
+from stoker.errors import ConfigError, InputError, Problem, nearest
+from stoker.results.accepted import Accepted, Baseline, Key, Missing, dumps, hardware_of, loads
 from stoker.results.names import is_cosmetic
 from stoker.results.record import Record
 
@@ -38,10 +38,11 @@ class Baselines:
     def _fresh_path(self, key: Key) -> Path:
         model = key.model.rstrip("/").rpartition("/")[2]
         size = key.load or f"{key.tokens}x{key.concurrency}"
-        words = [key.host, model, key.engine, f"{key.bench}-{size}"]
+        words = [key.where, model, key.engine, f"{key.bench}-{size}"]
         name = "--".join(re.sub(r"[^A-Za-z0-9._]+", "-", word).strip("-.")[:60] or "x" for word in words)
         # The words are shortened and cleaned; the digest keeps two keys apart that read the same.
-        digest = hashlib.sha256((repr(key) + key.load).encode("utf-8", "replace")).hexdigest()[:6]
+        whole = repr(key) + key.load + key.hardware
+        digest = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:6]
         return self.folder / f"{name}--{'simulated-' if key.simulated else ''}{digest}.yml"
 
     def all(self) -> tuple[Baseline, ...]:
@@ -62,25 +63,81 @@ class Baselines:
     def find(self, record: Record) -> Baseline | Missing:
         """The baseline that a record is judged against, or what is nearest and why it does not serve.
 
+        Its host's own comes first; without one that of its class of hardware serves.
+
         Raises:
             ConfigError: The file that would serve is wrong.
         """
-        key = Key.of(record)
+        key, of_class = Key.of(record), Key.of(record, by_class=True)
         found, problems = self._read()
-        for baseline in found:
-            if baseline.key == key:
-                return baseline
-        mine = self._shown(self._fresh_path(key))
-        if any(problem.file == mine for problem in problems):
-            raise ConfigError([problem for problem in problems if problem.file == mine])
-        near = [baseline for baseline in found if baseline.key.host == key.host]
+        for wanted in (key, *([of_class] if of_class.hardware else [])):
+            for baseline in found:
+                if baseline.key == wanted:
+                    return baseline
+            mine = self._shown(self._fresh_path(wanted))
+            if any(problem.file == mine for problem in problems):
+                raise ConfigError([problem for problem in problems if problem.file == mine])
+        near = [one for one in found if one.key.where in (key.host, of_class.hardware)]
         if not near:
             return Missing(key)
-        nearest = min(near, key=lambda baseline: (len(key.differs(baseline.key)), baseline.key))
-        return Missing(key, nearest, key.differs(nearest.key))
+        apart = {one.key: one.key.same_of(record).differs(one.key) for one in near}
+        nearest = min(near, key=lambda one: (len(apart[one.key]), one.key))
+        return Missing(key, nearest, apart[nearest.key])
+
+    def named(self, text: str) -> tuple[Path, Baseline]:
+        """One baseline by its file's name, or a unique part of it.
+
+        Raises:
+            InputError: There is none, or several.
+        """
+        every = {path.stem: path for path in self._paths()}
+        stem = Path(text).name.removesuffix(".yml").removesuffix(".yaml")
+        found = [stem] if stem in every else [name for name in every if stem and stem in name]
+        if len(found) != 1:
+            hint = (
+                f"one of {', '.join(found[:5])}" if found else nearest(stem, every) or "inv baseline --list"
+            )
+            many = f"names {len(found)} baselines" if found else "names no baseline"
+            raise InputError(f"{text!r} {many}", next_step=hint)
+        return every[found[0]], self._load(every[found[0]])
+
+    def retire(self, path: Path, *, by: str, why: str, now: float | None = None) -> Path:
+        """Put a baseline out of use: its file moves to ``retired``, and says who did that and why.
+
+        Args:
+            path: Its file.
+            by: Who retires it.
+            why: Their reason.
+            now: Unix time; None: now.
+
+        Returns:
+            Where it lies then.
+
+        Raises:
+            InputError: It cannot be written.
+        """
+        stamp = time.strftime("%Y-%m-%d", time.gmtime(now))
+        home = self.folder / "retired"
+        to = home / f"{path.stem}--{stamp}{path.suffix}"
+        while to.exists():
+            to = to.with_name(f"{to.stem}-{secrets.token_hex(2)}{to.suffix}")
+        head = "".join(f"# {line}\n" for line in (f"Retired on {stamp} by {by}:", *why.splitlines()))
+        try:
+            home.mkdir(exist_ok=True)
+            to.write_text(head + path.read_text(encoding="utf-8"), encoding="utf-8")
+            path.unlink()
+        except OSError as error:
+            raise InputError(f"cannot be retired: {error.strerror}", where=self._shown(path)) from error
+        return to
 
     def accept(
-        self, records: Sequence[Record], *, by: str, why: str = "", now: float | None = None
+        self,
+        records: Sequence[Record],
+        *,
+        by: str,
+        why: str = "",
+        now: float | None = None,
+        by_class: bool = False,
     ) -> Baseline:
         """Make records the baseline of what they measured; an earlier one is replaced.
 
@@ -89,15 +146,16 @@ class Baselines:
             by: Who accepts.
             why: Their reason.
             now: Unix time; None: now.
+            by_class: For every host of their hardware, in place of the one that they ran on.
 
         Raises:
             InputError: They measured different things, ran with different tuning, are contaminated or have no
                 valid run; nothing is written.
         """
-        _check(records)
+        _check(records, by_class)
         latest = max(records, key=lambda record: record.created)
         baseline = Baseline(
-            key=Key.of(latest),
+            key=Key.of(latest, by_class=by_class),
             launches=tuple(launch for record in _in_order(records) for launch in _accepted(record)),
             profile=latest.profile,
             profile_hash=latest.subject.profile_hash,
@@ -160,7 +218,7 @@ class Baselines:
             raise ConfigError([Problem(shown, 0, f"cannot be read: {error}")]) from error
 
 
-def _check(records: Sequence[Record]) -> None:
+def _check(records: Sequence[Record], by_class: bool) -> None:
     if not records:
         raise InputError("there is no run to accept", next_step="measure one with `inv bench`")
     first = records[0]
@@ -171,7 +229,10 @@ def _check(records: Sequence[Record]) -> None:
             )
         if not record.samples:
             raise InputError(f"{record.run_id} has no valid run", next_step="measure again")
-        differs = Key.of(first).differs(Key.of(record))
+        if by_class and not hardware_of(record.fingerprint):
+            hint = "accept it for its host: without --by-class"
+            raise InputError(f"the class of {record.host}'s hardware is not known", next_step=hint)
+        differs = Key.of(first, by_class=by_class).differs(Key.of(record, by_class=by_class))
         if differs:
             apart = "; ".join(differs)
             raise InputError(f"{first.run_id} and {record.run_id} measured different things ({apart})")

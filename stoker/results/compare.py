@@ -6,13 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from stoker.results.baseline import Baseline, Key, Missing
+from stoker.results.baseline import Baseline, Missing
 from stoker.results.explain import Explanation, explain
 from stoker.results.figures import figure, percent
+from stoker.results.meanwhile import disturbed
 from stoker.results.metrics import Metric
 from stoker.results.noise import Launches
 from stoker.results.record import Record
-from stoker.results.stats import IMPROVED, INCONCLUSIVE, MAX_LOSS, NO_BASELINE, OK, Verdict, judge
+from stoker.results.stats import (
+    IMPROVED,
+    INCONCLUSIVE,
+    MAX_LOSS,
+    NO_BASELINE,
+    OK,
+    REGRESSED,
+    Verdict,
+    judge,
+)
 
 
 @dataclass(frozen=True)
@@ -72,8 +82,8 @@ def compare(a: Record | Baseline, b: Record, *, max_loss: float = MAX_LOSS) -> C
     """
     explanation = explain(b, a)
     forbidding = [text for text in explanation.unlike if not text.startswith("host:")]
-    disturbed = (*(a.contaminated if isinstance(a, Record) else ()), *b.contaminated)
-    verdict = _judged(a.samples, b, forbidding, disturbed, max_loss)
+    contaminated = (*(a.contaminated if isinstance(a, Record) else ()), *b.contaminated)
+    verdict = _judged(a.samples, b, forbidding, contaminated, max_loss)
     return Comparison(tuple(_rows(_metrics(a), b.metrics)), verdict, explanation)
 
 
@@ -87,12 +97,49 @@ def assess(record: Record, base: Baseline | Missing, *, max_loss: float = MAX_LO
     """
     if isinstance(base, Missing):
         return Verdict(NO_BASELINE, why=base.line, line=base.line)
-    unlike = base.key.differs(Key.of(record))
-    return _judged(base.samples, record, unlike, record.contaminated, max_loss)
+    unlike = base.key.differs(base.key.same_of(record))
+    verdict = _judged(base.samples, record, unlike, record.contaminated, max_loss)
+    return replace(verdict, line="; ".join([verdict.line, *_remarks(record, base)]))
+
+
+def settle(
+    record: Record, base: Baseline, old: Launches, new: Launches, *, max_loss: float = MAX_LOSS
+) -> Verdict:
+    """The verdict of a run against its baseline, once both were launched and measured again.
+
+    Each look could be the false alarm, so that more is demanded of it than of a first one.
+
+    Args:
+        record: The run.
+        base: What it is judged against.
+        old: Launches of the baseline's setting that were added for this verdict.
+        new: Launches of the run's own setting, likewise.
+        max_loss: The loss that ``ok`` must rule out, 0..1.
+    """
+    own = () if record.contaminated else record.samples
+    if not own and not new:
+        why = "every launch was disturbed"
+        return Verdict(INCONCLUSIVE, why=why, line=why)
+    found = judge((*base.samples, *old), (*own, *new), max_loss=max_loss, again=True)
+    added = ((len(old), "as accepted"), (len(new), "as it is"))
+    parts = [f"{count} launched again {side}" for count, side in added if count]
+    again = [f"of these {' and '.join(parts)}"] if parts else []
+    return replace(found, line="; ".join([found.line, *again, *_remarks(record, base)]))
+
+
+def slower(base: Baseline, now: Launches) -> bool:
+    """Whether what was accepted is itself slower now than it was."""
+    return judge(base.samples, now, again=True).verdict == REGRESSED
+
+
+def _remarks(record: Record, base: Baseline) -> list[str]:
+    """What a verdict says of its baseline and of the machine."""
+    of_class = [f"the baseline is of its class, {base.key.hardware}"] if base.key.hardware else []
+    return of_class + [f"disturbed: {text}" for text in disturbed(record)[:1]]
 
 
 def _judged(
-    base: Launches, record: Record, unlike: Sequence[str], disturbed: Sequence[str], max_loss: float
+    base: Launches, record: Record, unlike: Sequence[str], contaminated: Sequence[str], max_loss: float
 ) -> Verdict:
     if unlike:
         apart = "not comparable (" + "; ".join(unlike) + ")"
@@ -102,10 +149,10 @@ def _judged(
         why = "no valid run" + (f": {found[0]}" if found else "")
         return Verdict(INCONCLUSIVE, why=why, line=why)
     verdict = _whole(judge(base, record.samples, max_loss=max_loss), record)
-    if not disturbed:
+    if not contaminated:
         return verdict
-    # A disturbed measurement decides nothing: a neighbour's load looks like a regression.
-    why = f"contaminated: {disturbed[0]}"
+    # Such a measurement decides nothing: a neighbour's load looks like a regression.
+    why = f"contaminated: {contaminated[0]}"
     return replace(verdict, verdict=INCONCLUSIVE, need=None, why=why, line=f"{verdict.line}; {why}")
 
 

@@ -76,7 +76,7 @@ def explain(new: Record, base: Record | Baseline) -> Explanation:
         new=mine,
         base=theirs,
         headline=_headline(found.causes),
-        unlike=key.differs(Key.of(new)),
+        unlike=key.differs(key.same_of(new)),
         causes=found.causes,
         equal=found.equal,
         unknown=found.unknown,

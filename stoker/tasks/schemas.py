@@ -21,7 +21,7 @@ from stoker.config.schema_parts import Schema
 from stoker.fleet import basics
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Verb
-from stoker.fleet.verbs import VERBS
+from stoker.fleet.verbs import IN_BOOKS
 from stoker.results import accepted
 
 FOLDER = Path(stoker.__file__).parent / "schemas"
@@ -33,7 +33,7 @@ def texts() -> dict[str, str]:
         "baseline": baseline(),
         "inventory": schema_inventory.inventory(),
         "invoke": schema_settings.schema(),
-        "playbook": schema_playbook.schema({name: _module(verb) for name, verb in VERBS.items()}),
+        "playbook": schema_playbook.schema({name: _module(verb) for name, verb in IN_BOOKS.items()}),
         "profile": schema_profile.schema(),
         "variables": schema_inventory.variables(),
     }
@@ -52,6 +52,8 @@ def baseline() -> Schema:
         "why",
         "launch_id",
         "load",
+        "hardware",
+        "host",
     }
     definitions = {name: _loosened(schema, optional) for name, schema in whole.pop("$defs").items()}
     launch = definitions["Accepted"]["properties"]
@@ -72,13 +74,15 @@ def baseline() -> Schema:
 def _key(key: Schema, bench: str) -> Schema:
     """What a baseline is of, for one benchmark."""
     own: Schema = {"bench": {"enum": [bench]}}
+    either = [{"required": [name]} for name in ("host", "hardware")]
     for name in ("tokens", "concurrency"):
         least, most = benchmarks.BOUNDS[name]
         own[name] = parts.whole(least if bench == "decode" else 0, most)
     if bench == "decode":
-        return {**key, "properties": key["properties"] | own}
+        return {**key, "properties": key["properties"] | own, "anyOf": either}
     own["load"] = {"type": "string", "pattern": r"\S"}
-    return {**key, "properties": key["properties"] | own, "required": [*key["required"], "load"]}
+    required = [*key["required"], "load"]
+    return {**key, "properties": key["properties"] | own, "required": required, "anyOf": either}
 
 
 def _untitled(schema: Any) -> Any:
