@@ -10,7 +10,9 @@ from typing import Any
 from stoker.benchmarks import lengths
 from stoker.errors import InputError, nearest
 
-NAMES = ("decode", "serve", "allreduce")
+OF_SERVER = ("decode", "serve")  # what a profile can be judged by
+TOOLS = ("vllm-serve",)  # others' load generators, as stoker.benchmarks.others has them
+NAMES = (*OF_SERVER, "allreduce", *TOOLS)
 ARRIVALS = ("poisson", "fixed")
 GOALS = ("ttft", "tpot", "e2e")
 
@@ -50,6 +52,7 @@ class Bench:
         output: Tokens that are asked for, as a distribution.
         seed: Of lengths and arrivals: every run has the same ones, with other words.
         goodput: Limits that a good request keeps to, ``ttft=0.5,tpot=0.05`` in seconds; empty without.
+        tokenizer: Of others' load generators, where the model's tokenizer lies; empty: with the model.
     """
 
     name: str = "decode"
@@ -64,6 +67,7 @@ class Bench:
     output: str = ""
     seed: int = 0
     goodput: str = ""
+    tokenizer: str = ""
 
     def to_wire(self) -> dict[str, Any]:
         """The same as JSON types: what this benchmark has."""
@@ -72,7 +76,7 @@ class Bench:
         load = ("rate", "arrivals") if self.rate else ("concurrency",)
         size = "requests" if self.requests else "seconds"
         names = ("name", "runs", *load, size, "input", "output", "seed")
-        goal = {"goodput": self.goodput} if self.goodput else {}
+        goal = {name: getattr(self, name) for name in ("goodput", "tokenizer") if getattr(self, name)}
         return {name: getattr(self, name) for name in names} | goal
 
     @property
@@ -165,6 +169,8 @@ def levels(profile: Mapping[str, Any], overrides: Mapping[str, Any] | None = Non
     if name == "decode":
         values = {name: value for name, value in values.items() if name in _DECODE}
         return tuple(Bench(**values, concurrency=width) for width in widths)
+    if name in TOOLS:
+        _check_tool(name, values, rates)
     if rates:
         return tuple(_serve(values, rate=rate, concurrency=0) for rate in rates)
     return tuple(_serve(values, rate=0.0, concurrency=width) for width in widths)
@@ -180,6 +186,22 @@ def _serve(values: Mapping[str, Any], *, rate: float, concurrency: int) -> Bench
     elif not asked.get("requests"):
         asked["requests"] = max(_REQUESTS, 2 * concurrency)
     return Bench(**asked, rate=rate, concurrency=concurrency)
+
+
+def _check_tool(name: str, values: Mapping[str, Any], rates: tuple[float, ...]) -> None:
+    """See that somebody else's load generator can be asked for it.
+
+    Raises:
+        InputError: It cannot.
+    """
+    odd = [field for field in ("seconds", "goodput", "arrivals") if field in values] + ["rate"] * bool(rates)
+    if odd:
+        hint = f"{name} keeps so many requests at once: --concurrency; the benchmark serve has a rate"
+        raise InputError(f"{name} does not know it", where=f"--{odd[0]}", next_step=hint)
+    for field in ("input", "output"):
+        if not values.get(field, _INPUT).isdigit():
+            hint = "the benchmark serve draws them from a distribution"
+            raise InputError(f"{name} takes one number of tokens", where=f"--{field}", next_step=hint)
 
 
 def _check_fits(name: str, given: Mapping[str, Any], place: str, hint: str) -> None:
@@ -204,7 +226,8 @@ def _typed(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     typed: dict[str, Any] = {}
     for name, value in values.items():
         if name in OF_ALLREDUCE:
-            raise InputError(f"{place.format(name)} is of allreduce", next_step="--bench allreduce")
+            hint = "--bench allreduce"
+            raise InputError("is of the benchmark allreduce", where=place.format(name), next_step=hint)
         if name not in known:
             raise InputError(f"{place.format(name)} is not known", next_step=nearest(str(name), known))
         where = "--bench" if (name, place) == ("name", "--{}") else place.format(name)
@@ -221,6 +244,8 @@ def _value(name: str, value: object, where: str) -> Any:
         return lengths.parse(str(value), where, least=2 if name == "output" else 1).text
     if name == "goodput":
         return goals(value, where)
+    if name == "tokenizer":
+        return str(value)
     if name == "seconds":
         return _real(value, where, "seconds", *SECONDS)
     if name == "rate":

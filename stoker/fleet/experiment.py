@@ -7,7 +7,7 @@ the end, whatever it was, the host runs again what ran before.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -38,10 +38,13 @@ class Setting:
     Args:
         name: For people; no two of an experiment share it.
         resolved: Its resolved profile, as plain data.
+        profile: Of a setting that is none of our making, the name of its profile: it is launched and recorded
+            as that; empty for a trial.
     """
 
     name: str
     resolved: Mapping[str, Any]
+    profile: str = ""
 
 
 class Experiment:
@@ -74,7 +77,7 @@ class Experiment:
             HostFailed: It does not serve, or the host failed.
         """
         if not self._alone:
-            self.touched[str(setting.resolved["server"]["name"])] = self._label
+            self.touched[str(setting.resolved["server"]["name"])] = setting.profile or self._label
         found = self._journal.recall(setting.name)
         if found is None:
             self._say(f"{note} {setting.name}: {'probe' if self._alone else 'restart and measure'}")
@@ -101,9 +104,39 @@ class Experiment:
             self._say(f"{note} {setting.name}: {error.what}")
             return failed
 
+    def under(self, setting: Setting, benches: Sequence[Bench], note: str) -> list[Measured]:
+        """Restart once with a setting, and measure it under several loads; or recall what was measured.
+
+        Raises:
+            HostFailed: It does not serve, or the host failed.
+        """
+        self.touched[str(setting.resolved["server"]["name"])] = self._label
+        at: Job | None = None
+        found: list[Measured] = []
+        for bench in benches:
+            name = f"{setting.name}, {bench.level}"
+            one = self._journal.recall(name)
+            if one is None:
+                at = at or self._restarted(setting, note)
+                begin = time.monotonic()
+                record = measure.launch(replace(at, args={**at.args, **measure.said_of(bench)}))
+                took = round(time.monotonic() - begin, 1)
+                one = Measured(name, record.created, record.samples[0], record.run_id, took)
+                self._journal.add(one)
+            self._say(f"{note} {name}: {_pace(one, False)}")
+            found.append(one)
+        self.launches += found
+        return found
+
+    def _restarted(self, setting: Setting, note: str) -> Job:
+        self._say(f"{note} {setting.name}: restart and measure")
+        at = self._job.on(plan_of(self._job, self._label, setting.resolved))
+        life.restart(at)
+        return at
+
     def _measure(self, setting: Setting) -> Measured:
         begin = time.monotonic()
-        plan = plan_of(self._job, self._label, setting.resolved)
+        plan = plan_of(self._job, setting.profile or self._label, setting.resolved)
         at = self._job.on(plan)
         if self._alone:
             record = probe.launch(at)

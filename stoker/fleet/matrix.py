@@ -7,8 +7,8 @@ from typing import Any
 
 from stoker.errors import EXIT_DONE, HostFailed
 from stoker.fleet import aftermath, life, measure, putback
+from stoker.fleet.benchflags import PORT
 from stoker.fleet.job import Job, Outcome, Verb
-from stoker.fleet.measure import PORT
 
 
 def bench_profiles(job: Job) -> Outcome:

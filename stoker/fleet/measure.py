@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stoker import benchmarks
-from stoker.benchmarks import BOUNDS
+from stoker.benchmarks import others
 from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed
 from stoker.fleet import aftermath, life, loads, servers
+from stoker.fleet.benchflags import BENCH, MAX_LOSS, PORT, SURER
 from stoker.fleet.flags import Flag
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome, Verb
@@ -18,37 +20,11 @@ from stoker.fleet.judge import explained
 if TYPE_CHECKING:
     from stoker.benchmarks import Bench
     from stoker.plan import LaunchPlan
+    from stoker.results.baseline import Baseline
     from stoker.results.record import Record, Subject
 
 
-def _flag(name: str, help_: str) -> Flag:
-    """A parameter of a benchmark: what it takes is the benchmark's to say."""
-    return Flag(name, help_, check=partial(benchmarks.check, name))
-
-
-BENCH = (
-    Flag("bench", "Which benchmark: decode, serve or allreduce (decode)."),
-    Flag("runs", "Measured runs, after one warm-up.", "whole", least=BOUNDS["runs"][0]),
-    Flag("tokens", "Tokens of each request of decode.", "whole", least=BOUNDS["tokens"][0]),
-    _flag("concurrency", "Requests at once; of serve also several loads in turn: 1,8,32."),
-    _flag("rate", "Of serve: requests a second, several loads in turn: 1,2,4 (without: closed loop)."),
-    _flag("arrivals", "At a rate: poisson or fixed (poisson)."),
-    Flag("requests", "Of a run of serve (100).", "whole", least=1, most=BOUNDS["requests"][1]),
-    _flag("seconds", "How long requests of a run of serve arrive, in place of their number."),
-    _flag("input", "Prompt tokens: 512, 256-768, normal:512:128, lognormal:512:300:16-4096 (512)."),
-    _flag("output", "Tokens asked for, likewise (128)."),
-    Flag("seed", "Of lengths and arrivals (0).", "whole", most=BOUNDS["seed"][1]),
-    _flag("goodput", "Limits of a good request, in seconds: ttft=0.5,tpot=0.05,e2e=10."),
-    Flag("batches", "Of allreduce: sequences that decode at once (1,2,4,8,16,32,64)."),
-    Flag("hidden", "Of allreduce: hidden size (of the model's config.json on the host).", "whole", least=1),
-    Flag("dtype", "Of allreduce: bfloat16, float16 or float32 (as the model's)."),
-    Flag("ranks", "Of allreduce, where the profile has no GPUs (2).", "whole", least=1),
-    Flag("tool", "Of allreduce: torch, or nccl-tests (all_reduce_perf on the PATH) (torch)."),
-    Flag("deadline", "Of allreduce: seconds until a probe that hangs is ended (120).", "whole", least=5),
-)
 _PARAMETERS = tuple(flag.name for flag in BENCH if flag.name != "bench")
-PORT = Flag("port", "Port of the server, where somebody started it by hand.", "whole", least=1, most=65535)
-MAX_LOSS = Flag("max_loss", "Loss that an ok must rule out, 0..1 (0.10).", "number")
 _SHOWN_CAUSES = 3
 
 
@@ -61,6 +37,15 @@ def bench(job: Job) -> Outcome:
         from stoker.fleet import probe
 
         return probe.probe(job)
+    if job.args.get("confirm") or job.args.get("until_sure"):
+        from stoker.fleet import confirm
+
+        return confirm.settled(job)
+    return measured(job)
+
+
+def measured(job: Job) -> Outcome:
+    """The same by itself: one verdict, of the launches that were asked for."""
     launches = job.args["launches"] or 1
     if job.args.get("port") is None:
         job = job.on(job.plan or servers.running(job))
@@ -129,12 +114,14 @@ def _measure(job: Job, wanted: Bench) -> dict[str, Any]:
 
     plan = job.plan
     salt, salt_id = job.project.salt
+    tool = others.get(wanted.name)
     params = {
         "plan": plan.to_wire() if plan else None,
         "slot": plan.slot if plan else job.args["slot"],  # the host knows which is the only one
         "port": job.args.get("port"),
         "engines": job.project.engines,
         "bench": wanted.to_wire(),
+        "tool": tool.to_wire() if tool else None,
         "run_id": new_run_id(job.host.name),
         "force": job.args["force"],
         "salt": salt,
@@ -202,27 +189,41 @@ def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:
 
     base = job.project.baselines.find(record)
     loss = job.args["max_loss"] or job.project.settings.max_loss
-    verdict = assess(record, base, max_loss=loss)
-    record = record.judged(verdict)
+    record = record.judged(assess(record, base, max_loss=loss))
     job.project.store.save(record)  # before the pull: a lost link must not cost the measurement
     _pull(job, record, results)
-    why = None
-    if verdict.verdict == "regressed" and not isinstance(base, Missing):
-        why = explained(record, base)
+    outcome = told(job, record, None if isinstance(base, Missing) else base, _unkept(results))
+    _refuse_incomplete(job, record, outcome.data)
+    return outcome
+
+
+def told(job: Job, record: Record, base: Baseline | None, unkept: Sequence[str] = ()) -> Outcome:
+    """What a judged run says to people and programs; a regression comes with its first causes.
+
+    Args:
+        job: Of the host.
+        record: The run.
+        base: What it was judged against; None where there is no baseline.
+        unkept: Why raw files could not be kept on the host.
+    """
+    from stoker.results.meanwhile import disturbed
+
+    verdict = record.verdict
+    regressed = verdict is not None and verdict.verdict == "regressed"
+    why = explained(record, base) if regressed and base else None
     data = _bench_data(record)
     if why:
         data["causes"] = why.data["causes"]
-    _refuse_incomplete(job, record, data)
-    lines = [(verdict.line, "")] if verdict.line else []
+    lines = [(verdict.line, "")] if verdict and verdict.line else []
     lines += [(loads.line(data), "")] if record.bench.name != "decode" else []
-    lines += [(f"not kept on the host: {text}", "yellow") for text in _unkept(results)]
+    lines += [(f"not kept on the host: {text}", "yellow") for text in unkept]
     lines += [(f"contaminated: {text}", "yellow") for text in record.contaminated]
+    lines += [(f"disturbed: {text}", "yellow") for text in disturbed(record)]
     if why:
         causes = why.lines[1:]  # the first says what it is compared with
         lines += causes[:_SHOWN_CAUSES]
         more = len(causes) - _SHOWN_CAUSES
         lines += [(f"and {more} more: inv explain --host {job.host.name}", "dim")] if more > 0 else []
-    regressed = verdict.verdict == "regressed"
     code = EXIT_REGRESSED if regressed else EXIT_DONE
     return Outcome(_headline(record), data, exit_code=code, lines=tuple(lines))
 
@@ -271,6 +272,8 @@ def _refuse_incomplete(job: Job, record: Record, data: dict[str, Any]) -> None:
 
 def _bench_data(record: Record) -> dict[str, Any]:
     """What a playbook registers and --json prints."""
+    from stoker.results.meanwhile import disturbed
+
     verdict = record.verdict
     return {
         "run_id": record.run_id,
@@ -279,6 +282,7 @@ def _bench_data(record: Record) -> dict[str, Any]:
         "bench": record.bench.to_wire(),
         "simulated": record.simulated,
         "contaminated": list(record.contaminated),
+        "disturbed": list(disturbed(record)),
         "tok_s": round(record.pace.value, 3) if record.pace else None,
         "metrics": {name: vars(metric) for name, metric in record.metrics.items()},
         "verdict": verdict.verdict if verdict else None,
@@ -308,6 +312,7 @@ VERBS = (
             *BENCH,
             Flag("launches", "Restart in between: the unit of evidence is the launch (1).", "whole", least=1),
             MAX_LOSS,
+            *SURER,
             life.FORCE,
         ),
         bench,

@@ -65,8 +65,14 @@ def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two looks saw the same server."""
     mine, its = one.get("launch"), other.get("launch")
     if mine and its:
-        return bool(mine["launch_id"] == its["launch_id"])
+        return bool(mine["launch_id"] == its["launch_id"]) or _is_same_setting(mine, its)
     return not mine and not its and bool(one.get("pid") == other.get("pid"))
+
+
+def _is_same_setting(mine: Mapping[str, Any], its: Mapping[str, Any]) -> bool:
+    """Whether one launch is as good as the other: the same profile, unedited, in the same slot."""
+    names = ("slot", "profile", "profile_hash")
+    return all(mine.get(name) and mine.get(name) == its.get(name) for name in names)
 
 
 def left(job: Job, before: Servers, touched: Touched, error: StokerError) -> HostInterrupted:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.errors import InputError
 from stoker.fleet import experiment, life, measure, servers
+from stoker.fleet.benchflags import BENCH
 from stoker.fleet.experiment import Experiment, Setting
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
@@ -254,4 +255,4 @@ def _write(job: Job, path: Path | None, plan: LaunchPlan, best: Sequence[Change]
     return job.project.shown(path)
 
 
-SWEEP = Verb("sweep", (*FLAGS, *measure.BENCH), sweep, changes=True, runs="server", wants_secrets=True)
+SWEEP = Verb("sweep", (*FLAGS, *BENCH), sweep, changes=True, runs="server", wants_secrets=True)

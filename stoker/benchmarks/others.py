@@ -1,0 +1,97 @@
+"""Benchmarks that others wrote: what is run on the host, and where the figures stand in what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Tool:
+    """Somebody else's load generator, as data: the host runs it and reads its file by this.
+
+    Args:
+        argv: What is run, found on the server's own ``PATH``; ``{url} {model} {tokenizer} {requests}
+            {concurrency} {input} {output} {seed} {out}`` stand for what is asked, ``out`` is an empty folder.
+        file: What it leaves in that folder: JSON.
+        tokens: Where that tells how many tokens were generated: names and places in lists, dots between.
+        seconds: Likewise, how long it took.
+        completed: Likewise, how many requests ended well.
+        figures: Name of a figure to where it stands, and what it is multiplied with to be of our unit.
+        env: Added to its environment.
+        key_variable: Which variable it takes the server's key from.
+    """
+
+    argv: tuple[str, ...]
+    file: str
+    tokens: str
+    seconds: str
+    completed: str
+    figures: Mapping[str, tuple[str, float]]
+    env: Mapping[str, str]
+    key_variable: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """The same as JSON types."""
+        return {
+            **vars(self),
+            "argv": list(self.argv),
+            "figures": {name: list(place) for name, place in self.figures.items()},
+            "env": dict(self.env),
+        }
+
+
+def get(name: str) -> Tool | None:
+    """The tool that is called so; None: it is one of our own benchmarks."""
+    return TOOLS.get(name)
+
+
+def _latencies(
+    ours: Mapping[str, str], percentiles: Mapping[str, str], factor: float
+) -> dict[str, tuple[str, float]]:
+    """Our names of latencies to places like ``p99_ttft_ms``."""
+    return {
+        f"{mine}{suffix}_s": (pattern.format(theirs), factor)
+        for mine, theirs in ours.items()
+        for suffix, pattern in percentiles.items()
+    }
+
+
+TOOLS: Mapping[str, Tool] = MappingProxyType(
+    {
+        "vllm-serve": Tool(
+            argv=(
+                *("vllm", "bench", "serve", "--backend", "openai", "--base-url", "{url}"),
+                *("--model", "{model}", "--tokenizer", "{tokenizer}", "--dataset-name", "random"),
+                *("--random-input-len", "{input}", "--random-output-len", "{output}", "--ignore-eos"),
+                *("--num-prompts", "{requests}", "--max-concurrency", "{concurrency}", "--seed", "{seed}"),
+                *("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "90,99"),
+                *(
+                    "--disable-tqdm",
+                    "--save-result",
+                    "--result-dir",
+                    "{out}",
+                    "--result-filename",
+                    "result.json",
+                ),
+            ),
+            file="result.json",
+            tokens="total_output_tokens",
+            seconds="duration",
+            completed="completed",
+            figures={
+                "req_s": ("request_throughput", 1.0),
+                "input_tokens": ("total_input_tokens", 1.0),
+                **_latencies(
+                    {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e": "e2el"},
+                    {"": "median_{}_ms", "_p90": "p90_{}_ms", "_p99": "p99_{}_ms"},
+                    0.001,
+                ),
+            },
+            env={"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"},
+            key_variable="OPENAI_API_KEY",
+        ),
+    }
+)
