@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
-from stoker.results.causes import GPUS, LIKELY, POSSIBLE, Cause, Findings, Side, Unknown, count, why_unread
+from stoker.results.causes import (
+    GPUS,
+    LIKELY,
+    POSSIBLE,
+    UNLIKELY,
+    Cause,
+    Findings,
+    Side,
+    Unknown,
+    count,
+    why_unread,
+)
 
 # Idling, and clocks that somebody set or that follow a peer: no sign of a GPU that is held back.
 _HARMLESS = frozenset(("gpu_idle", "applications_clocks_setting", "display_clock_setting", "sync_boost"))
@@ -31,23 +42,75 @@ def look(new: Side, base: Side) -> Findings:
         return Findings(unknown=(Unknown("GPUs", why),))
     if not was:
         return Findings()
-    if len(was) != len(now):
-        detail = f"{len(was)} → {len(now)}"
-        cause = Cause(
-            GPUS, "another number of GPUs", detail, LIKELY, "the work is divided otherwise", name="gpus"
-        )
-        return Findings((cause,))
     slower = new.tok_s is None or base.tok_s is None or new.tok_s < base.tok_s
-    pairs = list(zip(was, now, strict=True))
-    causes = _grouped(
-        [*(cause for pair in pairs for cause in _pair(*pair, slower)), *_throttled(pairs, slower)]
-    )
+    pairs = _pairs(was, now)
+    causes = [*_number_of(was, now), *_grouped(list(_apart(pairs, slower)))]
+    if not pairs:
+        return Findings(tuple(causes))
     unknown = [
         Unknown(f"{words} of the GPUs", "the driver does not tell on both sides")
         for field, words, *_ in _FIELDS
         if any((a.get(field) is None) != (b.get(field) is None) for a, b in pairs)
     ]
     return Findings(tuple(causes), tuple(_equal(pairs, {cause.name for cause in causes})), tuple(unknown))
+
+
+_Gpus = Sequence[dict[str, Any]]
+
+
+def _pairs(was: _Gpus, now: _Gpus) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The GPUs of both sides, one with its other: by index, or, where one is missing, each with itself."""
+    if len(was) == len(now):
+        return list(zip(was, now, strict=True))
+    after = {gpu.get("uuid"): gpu for gpu in now if gpu.get("uuid")}
+    return [(gpu, after[gpu["uuid"]]) for gpu in was if gpu.get("uuid") in after]
+
+
+def _apart(pairs: list[tuple[dict[str, Any], dict[str, Any]]], slower: bool) -> Iterator[Cause]:
+    """What differs between two GPUs of a pair."""
+    for was, now in pairs:
+        yield from _pair(was, now, slower)
+        yield from _state(was, now)
+    yield from _throttled(pairs, slower)
+
+
+def _number_of(was: _Gpus, now: _Gpus) -> Iterator[Cause]:
+    """A GPU fewer or more: which one, where the driver names them."""
+    if len(was) == len(now):
+        return
+    apart = len(now) - len(was)
+    less, more = (was, now) if apart < 0 else (now, was)
+    others = {gpu.get("uuid") for gpu in more}
+    named = [f"GPU {g.get('index')} ({g['uuid']})" for g in less if g.get("uuid") and g["uuid"] not in others]
+    title = f"{count(abs(apart), 'GPU')} {'fewer' if apart < 0 else 'more'}"
+    which = f": {', '.join(named)}" if named else ""
+    detail = f"{len(was)} → {len(now)}{which}"
+    reason = "the work is divided otherwise"
+    if apart < 0:
+        reason += "; a GPU that is gone is in `inv doctor` and the kernel's log (Xid)"
+    yield Cause(GPUS, title, detail, LIKELY, reason, name="gpus")
+
+
+def _state(was: dict[str, Any], now: dict[str, Any]) -> Iterator[Cause]:
+    """What a GPU is set to, or has suffered."""
+    index = now.get("index")
+    for field, words, confidence, reason in _SWITCHES:
+        a, b = was.get(field), now.get(field)
+        if isinstance(a, bool) and isinstance(b, bool) and a != b:
+            title = f"{words} of GPU {index} is {'on' if b else 'off'}"
+            yield Cause(GPUS, title, f"{_ON[a]} → {_ON[b]}", confidence, reason, 6, field)
+    a, b = was.get("ecc_uncorrected"), now.get("ecc_uncorrected")
+    if _number(a) and _number(b) and b > a:
+        reason = "its memory fails: see inv doctor"
+        title = f"GPU {index} has uncorrected memory errors"
+        yield Cause(GPUS, title, f"{a:g} → {b:g}", POSSIBLE, reason, 6, "ecc_uncorrected")
+
+
+_ON = {True: "on", False: "off"}
+_SWITCHES = (
+    ("mig", "MIG", LIKELY, "it divides the GPU"),
+    ("persistence", "persistence mode", UNLIKELY, "it costs time when a server starts, not while it runs"),
+)
 
 
 def _grouped(causes: list[Cause]) -> list[Cause]:

@@ -414,11 +414,31 @@ def test_a_higher_clock_does_not_explain_a_loss() -> None:
 
 
 def test_fewer_gpus_and_other_cards_are_told() -> None:
-    assert only(causes(gpus=gpus()[:4])).detail == "8 → 4"
+    assert only(causes(gpus=gpus()[:4])).title == "4 GPUs fewer"
     cards = gpus()
     cards[0]["uuid"] = "GPU-other"
     assert only(causes(gpus=cards)).title == "GPU 0 is another card"
     assert only(causes(gpus=gpus(name="NVIDIA L4"))).confidence == "likely"
+
+
+def test_a_gpu_that_fell_off_is_named_and_the_others_are_compared_each_with_itself() -> None:
+    left = [gpu for gpu in gpus() if gpu["index"] != 5]
+    left = [{**gpu, "index": place} for place, gpu in enumerate(left)]  # the driver counts anew
+    left[6]["pcie_width"] = 8
+    gone, slower = causes(gpus=left)
+    assert (gone.title, gone.detail) == ("1 GPU fewer", "8 → 7: GPU 5 (GPU-5)")
+    assert (slower.title, slower.detail) == ("PCIe width of GPU 6 is lower", "16 → 8")
+
+
+def test_a_divided_gpu_and_failing_memory_are_told() -> None:
+    was = explain(
+        slow(gpus=gpus(mig=True, ecc_uncorrected=3)),
+        good(fingerprint=fingerprint(gpus=gpus(mig=False, ecc_uncorrected=0))),
+    )
+    assert [(cause.name, cause.detail, cause.confidence) for cause in was.causes] == [
+        ("mig", "off → on", "likely"),
+        ("ecc_uncorrected", "0 → 3", "possible"),
+    ]
 
 
 def test_gpus_that_were_not_read_are_unknown() -> None:
