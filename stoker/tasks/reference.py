@@ -30,7 +30,16 @@ Under `--check`, `changed` in the document of `--json` is `would` where somethin
 
 # Heading to the modules whose commands stand under it; what none names comes at the end.
 _SECTIONS = {
-    "The project and its hosts": ("project", "execute", "trust", "transfer", "lint", "profiles", "capture", "doctor"),
+    "The project and its hosts": (
+        "project",
+        "execute",
+        "trust",
+        "transfer",
+        "lint",
+        "profiles",
+        "capture",
+        "doctor",
+    ),
     "The life of a server": ("life", "persist", "look"),
     "Measure, judge, explain": ("measure", "experiments", "report"),
     "Runbooks": ("play",),
