@@ -129,7 +129,7 @@ def prepared(folder: Path, gpus: int, hidden: int, layers: int) -> Iterator[Stag
 
 
 def _profiles(folder: Path, gpus: int) -> None:
-    env = dict(BASE)
+    env = BASE | ({} if gpus else {"OMP_NUM_THREADS": "1"})
     if os.environ.get("LD_LIBRARY_PATH"):  # a container's image may have the driver's libraries only there
         env["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
     here = folder / "project" / "profiles"

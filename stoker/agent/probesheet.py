@@ -111,7 +111,7 @@ def read(folder: str) -> Found:
         measured=any("measured" in one for one in lines),
         done=any("done" in one for one in lines),
         failed=failed[0] if failed else None,
-        last=_told(lines[-1]) if lines else "nothing yet",
+        last=next((_told(one) for one in reversed(lines) if one not in failed), "nothing yet"),
     )
 
 
