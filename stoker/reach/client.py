@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -18,7 +18,8 @@ from stoker.reach.keys import Keyring
 from stoker.reach.known_hosts import KnownHosts
 from stoker.reach.links import Links
 from stoker.reach.local import LocalTransport
-from stoker.reach.route import Hop, resolve
+from stoker.reach.login import locked
+from stoker.reach.route import Hop, chain, resolve
 from stoker.reach.ssh import SshTransport
 from stoker.reach.sshconfig import SshConfig
 from stoker.reach.target import ReachSettings, Target
@@ -27,6 +28,8 @@ from stoker.reach.trust import Shown, ask
 from stoker.reach.wire import Wire
 
 PING_S = 10.0
+# As often as ssh asks for a passphrase.
+_TRIES = 3
 # How long an agent has to answer a cancel, and to end when it is told to.
 CANCEL_S = 5.0
 GOODBYE_S = 2.0
@@ -49,7 +52,9 @@ class Reach:
         self.settings = settings
         self._config = SshConfig(settings.ssh_config)
         self._known = known_hosts or KnownHosts()
-        self._links = Links(self._known, Keyring())
+        self._keys = Keyring()
+        self._links = Links(self._known, self._keys)
+        self._routes: dict[Target, Hop] = {}
 
     def route(self, target: Target) -> Hop:
         """The way to a host; nothing is connected.
@@ -57,7 +62,26 @@ class Reach:
         Raises:
             InputError: What the inventory or ssh_config says is wrong.
         """
-        return resolve(target, self.settings, self._config)
+        if target not in self._routes:
+            self._routes[target] = resolve(target, self.settings, self._config)
+        return self._routes[target]
+
+    def unlock(self, targets: Iterable[Target], ask: Callable[[str], str]) -> None:
+        """Open the private keys that want a passphrase, each asked for once, before anybody is connected to.
+
+        Args:
+            targets: The hosts that will be.
+            ask: Gets a key's path, and returns what was typed; not called from another thread.
+
+        Raises:
+            InputError: As :meth:`route`.
+        """
+        hops = [hop for one in targets if one.connection == "ssh" for hop in chain(self.route(one))]
+        for identity in locked(hops, self._keys):
+            for _ in range(_TRIES):
+                phrase = ask(identity.path)
+                if not phrase or self._keys.unlock(identity.path, phrase):
+                    break
 
     def transport(self, target: Target) -> Transport:
         """Connect and log in.

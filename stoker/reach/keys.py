@@ -24,6 +24,7 @@ class Identity:
         path: Where it is.
         key: Ready to sign; None where it cannot be used by itself.
         problem: Why it cannot; empty where it can.
+        is_locked: Whether it wants a passphrase.
         public: The public key's bytes, where they are known: an ssh-agent may hold the same key.
     """
 
@@ -31,6 +32,7 @@ class Identity:
     key: paramiko.PKey | None = None
     problem: str = ""
     public: bytes = b""
+    is_locked: bool = False
 
 
 class Keyring:
@@ -47,17 +49,31 @@ class Keyring:
                 self._known[path] = _read(path)
             return self._known[path]
 
+    def unlock(self, path: str, passphrase: str) -> bool:
+        """Read a key anew with its passphrase.
 
-def _read(path: str) -> Identity:
+        Returns:
+            Whether it is open now.
+        """
+        opened = _read(path, passphrase.encode())
+        if opened.key is None:
+            return False
+        with self._lock:
+            self._known[path] = opened
+        return True
+
+
+def _read(path: str, passphrase: bytes | None = None) -> Identity:
     file = path.removesuffix(_CERTIFICATE)
     public = _public(file)
     try:
-        key = _private(Path(file).read_bytes(), file)
+        key = _private(Path(file).read_bytes(), file, passphrase)
     except OSError as error:
         return Identity(path, problem=f"cannot be read: {error.strerror}", public=public)
     except TypeError:
         # cryptography's way to say that a passphrase is wanted
-        return Identity(path, problem="has a passphrase: add it to your ssh-agent (ssh-add)", public=public)
+        what = "has a passphrase: add it to your ssh-agent (ssh-add)"
+        return Identity(path, problem=what, public=public, is_locked=True)
     except (ValueError, paramiko.SSHException, AttributeError) as error:
         return Identity(path, problem=f"is no private key that can be used: {_short(error)}", public=public)
     certificate = Path(file + _CERTIFICATE)
@@ -71,23 +87,25 @@ def _read(path: str) -> Identity:
     return Identity(path, key, public=key.asbytes())
 
 
-def _private(data: bytes, file: str) -> paramiko.PKey:
+def _private(data: bytes, file: str, passphrase: bytes | None) -> paramiko.PKey:
     """A key of whatever kind; paramiko's own readers ask for the kind, or try each.
 
     Raises:
         TypeError: It is encrypted.
-        ValueError: It is no key, or of a kind that paramiko does not know.
+        ValueError: It is no key, of a kind that paramiko does not know, or the passphrase is wrong.
     """
     try:
-        loaded: object = load_ssh_private_key(data, None, **_quickly(load_ssh_private_key))
+        loaded: object = load_ssh_private_key(data, passphrase, **_quickly(load_ssh_private_key))
     except ValueError:
-        loaded = load_pem_private_key(data, None, **_quickly(load_pem_private_key))
+        loaded = load_pem_private_key(data, passphrase, **_quickly(load_pem_private_key))
     if isinstance(loaded, rsa.RSAPrivateKey):
         return paramiko.RSAKey(key=loaded)
     if isinstance(loaded, ec.EllipticCurvePrivateKey):
         return paramiko.ECDSAKey(vals=(loaded, loaded.public_key()))
     if isinstance(loaded, ed25519.Ed25519PrivateKey):
-        return paramiko.Ed25519Key(filename=file)
+        return paramiko.Ed25519Key(
+            filename=file, password=None if passphrase is None else passphrase.decode()
+        )
     raise ValueError(f"keys of kind {type(loaded).__name__} are not supported; ed25519 is")
 
 

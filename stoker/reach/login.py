@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import paramiko
@@ -168,6 +168,39 @@ class Login:
             evidence=[*tried, *allowed],
             next_step=advice + "set ansible_private_key_file",
         )
+
+
+def locked(hops: Iterable[Hop], keys: Keyring) -> list[Identity]:
+    """The key files that would be tried, want a passphrase, and are not in the ssh-agent either.
+
+    A default key counts only where nothing else can be tried.
+    """
+    named: dict[str, None] = {}
+    needs_default = False
+    for hop in hops:
+        named.update(dict.fromkeys(hop.identities))
+        needs_default = needs_default or not (hop.identities or hop.password)
+    found = [one for one in map(keys.identity, named) if one.is_locked]
+    paths = [path for path in (str(Path(text).expanduser()) for text in DEFAULT_KEYS) if Path(path).exists()]
+    defaults = [keys.identity(path) for path in paths] if needs_default else []
+    if not found and not any(one.is_locked for one in defaults):
+        return []
+    held = _held_keys()
+    if not held and not any(one.key for one in defaults):
+        found += [one for one in defaults if one.is_locked]
+    return [one for one in found if one.public not in held]
+
+
+def _held_keys() -> set[bytes]:
+    """What the ssh-agent holds; nothing where there is none, or it does not answer."""
+    try:
+        agent = within(_AGENT_S, paramiko.Agent)
+    except TimeoutError:
+        return set()
+    try:
+        return {key.asbytes() for key in agent.get_keys()}
+    finally:
+        agent.close()
 
 
 def _describe(key: paramiko.PKey) -> str:

@@ -57,6 +57,11 @@ class Hop:
         return f"{self.user}@{address}:{self.port}"
 
 
+def chain(hop: Hop) -> list[Hop]:
+    """A hop and the jump hosts before it."""
+    return [hop, *(chain(hop.via) if hop.via else ())]
+
+
 def resolve(target: Target, settings: ReachSettings, config: SshConfig) -> Hop:
     """The way to a host.
 

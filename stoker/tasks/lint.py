@@ -85,6 +85,7 @@ def _online(run: Run, project: PaperProject, scope: Scope) -> tuple[Scope, list[
         finally:
             session.close()
 
+    run.unlock_keys(list(survey.hosts.values()))
     forks = run.args["forks"] or run.settings.forks
     results = fan_out(list(survey.hosts), work, forks=forks, stop=run.stop)
     return replace(scope, ask=survey.known), survey.notes(results)

@@ -55,6 +55,7 @@ def play(run: Run) -> int:
     if run.args["list_tasks"] or run.args["list_hosts"]:
         return _list(run, chosen)
     names = [host.name for stage in chosen for host in stage.hosts]
+    run.unlock_keys([host for stage in chosen for host in stage.hosts])
     with run.screen.board(names) as board:
         teller = Teller(run.screen, board)
         report = playing.run(book, chosen, project, options, run.connect, teller, run.stop)

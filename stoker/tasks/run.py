@@ -128,6 +128,7 @@ class Run:
             InputError: Anything that can be found wrong before the first connection.
         """
         jobs = self._jobs(verb)
+        self.unlock_keys([host for host, _ in jobs.values()])
         if endless:
             self._gate = threading.BoundedSemaphore(self.args.get("forks") or self.settings.forks)
         with board or self.screen.board(list(jobs)) as shown:
@@ -156,6 +157,17 @@ class Run:
             if said not in told:
                 self.document["warnings"] = told = [*told, said]
                 self.screen.aside(("note ", "bold yellow"), said)
+
+    def unlock_keys(self, hosts: Sequence[Host]) -> None:
+        """Ask for the passphrases of private keys, where somebody is there to ask; workers never do.
+
+        Raises:
+            InputError: What the inventory or ssh_config says is wrong.
+        """
+        if not sys.stdin.isatty():
+            return
+        targets = [target_of(host, self.project.secrets) for host in hosts]
+        self.reach.unlock(targets, passphrase)
 
     def preview(self, verb: Verb) -> list[HostResult]:
         """What a changing verb would do, nothing touched."""
@@ -266,6 +278,16 @@ class Run:
         """Run one shell command on a host, without the agent."""
         target = target_of(host, self.project.secrets)
         return run_bare(target, command, self.reach, timeout_s=timeout_s, on_output=on_text, stop=self.stop)
+
+
+def passphrase(path: str) -> str:
+    """What is typed on the terminal for a key; empty for nothing."""
+    import getpass
+
+    try:
+        return getpass.getpass(f"Enter passphrase for key '{path}': ")
+    except EOFError:
+        return ""
 
 
 def told(result: HostResult) -> str:
