@@ -111,7 +111,7 @@ class Secrets:
         """A secret by the name that a profile refers to it by, which may be that of a variable in a vault.
 
         Args:
-            name: ``NAME``, or ``vault:VARIABLE``.
+            name: ``NAME``, or ``ansible-vault/VARIABLE``.
             variables: The host's.
             where: The place that refers to it, for the message.
 
@@ -120,13 +120,10 @@ class Secrets:
         """
         from stoker.config.vault import BY_VARIABLE
 
-        if not name.startswith(BY_VARIABLE):
-            return self.value(name, where=where)
-        variable = name.removeprefix(BY_VARIABLE)
-        found = variables.get(variable)
+        found = variables.get(name.removeprefix(BY_VARIABLE)) if name.startswith(BY_VARIABLE) else None
         if not isinstance(found, Vault):
-            raise InputError(f"the variable {variable} is in no vault on this host", where=where)
-        return _fit(self.opened(found, where=where), variable)
+            return self.value(name, where=where)
+        return _fit(self.opened(found, where=where), name)
 
     @property
     def values(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from stoker.errors import ConfigError, InputError
 
 PASSWORD = "ANSIBLE_VAULT_PASSWORD"  # noqa: S105  (its name, not a password)
 """The secret that opens vaults, looked up as every other."""
-BY_VARIABLE = "vault:"
+BY_VARIABLE = "ansible-vault/"
 """What the name of a secret begins with that is a host's variable in a vault."""
 
 Open = Callable[[Vault, str], str]

@@ -122,9 +122,9 @@ def test_a_file_that_is_a_vault_gives_variables_that_nobody_sees(
     assert secrets.opened(found.vars["vault_token"], where="x") == "s3cret-token"
     assert secrets.opened(found.vars["port"], where="x") == "2222"
     assert secrets.opened(found.vars["nested"]["key"][0], where="x") == "inner-value"
-    assert secrets.referred("vault:token", found.vars, where="x") == CONTENTS["word"]
-    with pytest.raises(InputError, match="the variable nothing is in no vault on this host"):
-        secrets.referred("vault:nothing", found.vars, where="x")
+    assert secrets.referred("ansible-vault/token", found.vars, where="x") == CONTENTS["word"]
+    with pytest.raises(InputError, match="there is no secret ansible-vault/nothing"):
+        secrets.referred("ansible-vault/nothing", found.vars, where="x")
 
 
 @pytest.mark.parametrize(
