@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional
 
-from . import http, load, serve, workload
+from . import http, load, serve, tool, workload
 from .context import AgentError, Context
 from .gate import CHAT_PATH
 from .load import Measured
+from .procs import environ_of
 from .serverinfo import Server
 from .stream import Target
 from .subject import Subject
 from .workload import Serve
 
+_INHERITED = ("PATH", "VIRTUAL_ENV", "HF_HOME", "HF_HUB_CACHE", "PYTHONPATH", "LD_LIBRARY_PATH")
 _BOUNDS = {"runs": (1, 1000), "tokens": (2, 1000000), "concurrency": (1, 4096)}
 
 
@@ -24,7 +27,8 @@ class Wanted(NamedTuple):
         runs: How many are measured.
         tokens: Of each request of ``decode``.
         concurrency: Requests of ``decode`` at once.
-        serve: Those of ``serve``; None: it is ``decode``.
+        serve: Those of ``serve``; None: it is another one.
+        tool: Somebody else's load generator, as the controller describes it; None: it is ours.
     """
 
     said: Mapping[str, Any]
@@ -32,15 +36,22 @@ class Wanted(NamedTuple):
     tokens: int
     concurrency: int
     serve: Optional[Serve] = None
+    tool: Optional[Mapping[str, Any]] = None
 
 
-def wanted(values: Mapping[str, Any]) -> Wanted:
+def wanted(values: Mapping[str, Any], spec: Optional[Mapping[str, Any]] = None) -> Wanted:
     """The parameters, checked.
+
+    Args:
+        values: Of the benchmark.
+        spec: Of one that is somebody else's, what is run and how it is read.
 
     Raises:
         AgentError: ``bad-request``.
     """
     name = values.get("name", "decode")
+    if spec is not None:
+        return Wanted(dict(values), int(values["runs"]), 0, int(values["concurrency"]), None, spec)
     if name == "serve":
         found = workload.wanted(values)
         return Wanted(dict(values), found.runs, 0, found.concurrency, found)
@@ -73,11 +84,38 @@ def measure(ctx: Context, found: Subject, server: Server, wanted: Wanted, seed: 
         told = {name: run[name] for name in ("tok_s", "valid", "why")}
         ctx.emit("run", index=max(0, run["index"]), of=wanted.runs, warmup=warmup, **told)
 
+    if wanted.tool is not None:
+        return tool.measure(
+            ctx, _asked(found, server, wanted, wanted.tool), _around(found, wanted.tool), report
+        )
     measured = _at(target, wanted, seed, ctx.check_cancelled, report)
     missing = all(request["error"] in ("http-404", "http-405") for request in measured.requests)
     if missing and target.path != CHAT_PATH:
         return _at(target._replace(path=CHAT_PATH), wanted, seed, ctx.check_cancelled, report)
     return measured
+
+
+def _asked(found: Subject, server: Server, wanted: Wanted, spec: Mapping[str, Any]) -> tool.Asked:
+    """What somebody else's load generator is asked for."""
+    said = wanted.said
+    model = str((found.launch or {}).get("model") or "")
+    address = http.reachable(found.address)
+    url = "http://%s:%d" % ("[%s]" % address if ":" in address else address, found.port)
+    values = {name: str(said[name]) for name in ("requests", "concurrency", "input", "output", "seed")}
+    values.update(url=url, model=server.model)
+    values["tokenizer"] = str(said.get("tokenizer") or (model if os.path.isdir(model) else server.model))
+    return tool.Asked(spec, wanted.runs, int(said["requests"]), int(said["output"]), values)
+
+
+def _around(found: Subject, spec: Mapping[str, Any]) -> Dict[str, str]:
+    """Its environment, added to the login's: the server's programs, and no GPU of the server's."""
+    theirs = environ_of(found.launcher.pid) or {}
+    env = {name: theirs[name] for name in _INHERITED if name in theirs}
+    env.update(spec["env"], CUDA_VISIBLE_DEVICES="")
+    key = found.headers.get("Authorization", "").partition(" ")[2]
+    if key and spec["key_variable"]:
+        env[spec["key_variable"]] = key
+    return env
 
 
 def _at(

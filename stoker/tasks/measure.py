@@ -27,6 +27,9 @@ VERBS: dict[str, Verb] = {verb.name: verb for verb in (*measure.VERBS, *fetch_ru
 @command(*READING, CHECK, SERIAL, *VERBS["bench"].flags)
 def bench(run: Run) -> int:
     """Measure the server that runs, judge it against its baseline, pull the result back."""
+    if run.args["check"] and not (run.args["confirm"] or run.args["until_sure"]):
+        hint = "--check says what --confirm and --until-sure would launch; bench by itself changes nothing"
+        raise InputError("there is nothing to check", where="--check", next_step=hint)
     return run.end(run.on_hosts(_bench(run)))
 
 
@@ -42,9 +45,6 @@ def _bench(run: Run) -> Verb:
         return replace(VERBS["bench"], work=probe.probes, changes=True, runs="host", each_profile=True)
     if surer:
         return replace(VERBS["bench"], changes=True, in_check="asks")
-    if run.args["check"]:
-        hint = "--check says what --confirm and --until-sure would launch; bench by itself changes nothing"
-        raise InputError("there is nothing to check", where="--check", next_step=hint)
     return replace(VERBS["bench"], changes=(run.args["launches"] or 1) > 1)
 
 
