@@ -63,7 +63,7 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: ``bad-request``, ``no-server``, ``wrong-listener``, ``unauthorised``, ``busy``, ``died``,
             ``io``, ``cancelled``.
     """
-    wanted = measuring.wanted(params.get("bench") or {})
+    wanted = measuring.wanted(params.get("bench") or {}, params.get("tool"))
     folder = runfolder.reserve(ctx.home, params.get("run_id"))
     with ctx.step("find the server"):
         found = subject.find(ctx, params)
@@ -82,7 +82,7 @@ def bench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     result["path"], result["unkept"] = folder, ""
     try:
         with ctx.step("write it down"):
-            runfolder.write(ctx, folder, result, measured.requests, found)
+            runfolder.write(ctx, folder, result, measured.requests, found, measured.raw)
     except AgentError as error:
         if error.kind != "io":
             raise
@@ -242,7 +242,8 @@ def contaminations(measured: Measured, before: Traffic, after: Traffic) -> List[
         told.append(
             "%d requests ran or waited when it began" % ((before.running or 0) + (before.waiting or 0))
         )
-    if not (before.why or after.why):
+    # How many requests somebody else's load generator sent is not known, so none is a stranger's.
+    if not (before.why or after.why or measured.raw):
         told += _strangers_requests(measured, before, after)
     if measured.client_share > _CLIENT_SHARE:
         share = 100 * measured.client_share

@@ -9,7 +9,8 @@ from __future__ import annotations
 import selectors
 import statistics
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from types import MappingProxyType
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from .stream import Stream, Target, prompt
 
@@ -44,6 +45,7 @@ class Measured(NamedTuple):
         requests: Of all of them, the warm-up's too.
         client_cpu_s: CPU time of the generator itself.
         client_share: The largest share of a run's time that the generator was busy, 0..1.
+        raw: Of somebody else's load generator, what it said and left: name of a file to its text.
     """
 
     warmup: Run
@@ -51,6 +53,7 @@ class Measured(NamedTuple):
     requests: List[Request]
     client_cpu_s: float
     client_share: float
+    raw: Mapping[str, str] = MappingProxyType({})
 
 
 def measure(
