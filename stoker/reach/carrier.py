@@ -23,6 +23,7 @@ from stoker.reach.transport import Channel, Deadline
 _BLOCK = 1 << 18
 _START_S = 30.0
 _MOST_LINE = 16 << 20
+_MOST_NOISE = 1 << 20
 _ERRORS_KEPT = 8192
 _AGAIN = "look at the host, then run the command again: what was carried before is not carried again"
 
@@ -162,10 +163,11 @@ class Carrier:
 
     def _skip_to_mark(self) -> None:
         """Pass over what the login shell prints."""
-        mark = self._mark.encode() + b"\n"
+        mark, noise = self._mark.encode() + b"\n", 0
         while mark not in self._buffer:
+            noise += max(len(self._buffer) - len(mark), 0)
             del self._buffer[: -len(mark)]
-            if not self._more():
+            if noise > _MOST_NOISE or not self._more():
                 raise self.failed("io", "the host does not carry files", self.last_words)
         del self._buffer[: self._buffer.index(mark) + len(mark)]
 
@@ -184,8 +186,12 @@ class Carrier:
                 self._errors = (self._errors + data)[-_ERRORS_KEPT:]
                 continue
             self._buffer += data
-            if not data and self._channel.exit_status(1.0) is None:
-                raise _lost("the connection was lost")
+            if not data:
+                status = self._channel.exit_status(1.0)
+                if status is None:
+                    raise _lost("the connection was lost")
+                if status < 0:
+                    raise _lost("what carries them was killed")
             return bool(data)
 
 
