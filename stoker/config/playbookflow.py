@@ -24,7 +24,7 @@ class Handed:
         when: All must hold.
         vars: The inner ones win.
         environment: The inner ones win.
-        notify: All are notified.
+        notify: The nearest wins.
         keywords: The others, by name; the nearest wins.
         handlers: Names and topics that can be notified; None where only the run can tell.
     """
@@ -56,7 +56,7 @@ class Flow(Arguments):
             when=(*outer.when, *when),
             vars={**outer.vars, **self.variables((*path, "vars"), entry.get("vars"), "vars")},
             environment=(*outer.environment, *environment),
-            notify=(*outer.notify, *notify),
+            notify=notify if "notify" in entry else outer.notify,
             keywords={**outer.keywords, **given},
         )
 

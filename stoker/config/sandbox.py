@@ -22,7 +22,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 from jinja2.visitor import NodeTransformer
 
+from stoker.config.filters import FILTERS
 from stoker.config.result_tests import TESTS
+from stoker.config.value_tests import VALUE_TESTS
 
 MAX_CHARS = 4_000_000
 """Characters of a text that a template makes."""
@@ -144,7 +146,8 @@ class Bounded(ImmutableSandboxedEnvironment):
         self.globals = {name: self.globals[name] for name in _GLOBALS}
         self.filters = {name: self.filters[name] for name in _FILTERS}
         self.filters |= {"join": _join, "replace": _replace, "round": _round}
-        self.tests |= TESTS
+        self.filters |= FILTERS
+        self.tests |= {**TESTS, **VALUE_TESTS}
         self.filters |= {"string": to_text, "tojson": _tojson, "bool": _bool}
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:

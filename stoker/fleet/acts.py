@@ -96,7 +96,7 @@ class Acts:
     ) -> dict[str, Result]:
         """Each host's turn; what was done in the run before is taken from the journal."""
         found: dict[str, Result] = {}
-        for name, turn in turns.items():
+        for name in turns:
             done = self._journal.recall(task, outer, name)
             if done is not None:
                 found[name] = done
@@ -130,6 +130,9 @@ class Acts:
                 same[-1].results.update(results)
             else:
                 self._play.tasks.append(TaskReport(task, title, dict(results)))
+            if self._options.free:  # as in the book, whoever came to it first
+                order = {step.key: number for number, step in enumerate(self._play.play.steps)}
+                self._play.tasks.sort(key=lambda one: order.get(one.task.key, len(order)))
 
     # What comes of it for a host.
 

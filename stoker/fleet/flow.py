@@ -1,7 +1,8 @@
 """The steps of a play on one batch of hosts: who does which, who leaves, and what is run in the end.
 
 As Ansible's linear strategy: hosts take each task together, in the order of the file. A host that fails
-leaves the list of tasks that it is in; a block around that list runs its ``rescue`` there and then its ``always``.
+leaves the list of tasks that it is in; a block around that list runs its ``rescue`` there, then its
+``always``.
 """
 
 from __future__ import annotations
@@ -234,8 +235,10 @@ class Flow:
         asked = names[:1] if action == "end_play" else names
         if action == "noop":
             return
-        done = self._doer.do(task, asked, within.outer, within.rescued)
+        done = self._doer.do(task, asked, within.outer, within.rescued) if task.when else Done({})
         willing = [name for name, result in done.results.items() if result.status == "ok"]
+        if not task.when:
+            willing = list(asked)
         for name, result in done.results.items():
             if result.is_bad:
                 self._settle(task, name, result, within)
@@ -255,12 +258,12 @@ class Flow:
             self.notified[name].clear()
 
     def _is_asked(self, handler: Task, name: str) -> bool:
-        """Whether a host asks for a handler; of those with the same name the last is meant."""
+        """Whether a host asks for a handler; of those with the same name the first is meant."""
         asked = self.notified[name]
         if any(topic in asked for topic in handler.listen):
             return True
         same = [one for one in self.stage.play.handlers if one.name == handler.name]
-        return handler.name in asked and same[-1] is handler
+        return handler.name in asked and same[0] is handler
 
     def _asked_for(self, name: str) -> list[str]:
         return [handler.name for handler in self.stage.play.handlers if self._is_asked(handler, name)]

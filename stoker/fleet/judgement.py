@@ -97,9 +97,9 @@ class Judge:
             return result
 
     def notified(self, result: Result, scope: Scope) -> Result:
-        """The result with the handlers that it asks for."""
+        """The result with the handlers that it asks for, where it changed something in any round."""
         task = self._task
-        if not task.notify or result.status != "changed":
+        if not task.notify or result.status not in ("ok", "changed"):
             return result
         try:
             rendered = scope.adding(self._registered(result.data)).render(list(task.notify), task.place)

@@ -61,6 +61,24 @@ def run(
     return one.all(stages)
 
 
+def check(book: Playbook, stages: Sequence[Stage], project: Project, options: Options) -> None:
+    """Find out before the first connection what can be found out.
+
+    Raises:
+        ConfigError: Every mistake found, at the tasks' lines.
+        InputError: A host's connection variables are wrong, or a template of a play gives something else.
+    """
+    everybody = HostVars(project.inventory.hosts, {})
+    folder = str(book.path.parent)
+    values = own(check=options.check, diff=options.diff, hosts=(), active=(), folder=folder, others=everybody)
+    rehearse(stages, project, options, values)
+    for stage in stages:
+        frame = Frame(stage.play.vars, options.extra, values)
+        serial.batches(stage, frame)
+        serial.most(stage, frame)
+        serial.force(stage, frame)
+
+
 class _Run:
     """One run of a book."""
 
@@ -86,10 +104,7 @@ class _Run:
 
     def all(self, stages: Sequence[Stage]) -> Report:
         """Every play; sessions are closed however it ends."""
-        rehearse(stages, self.project, self.options, self._own((), ()))
-        for stage in stages:  # templates there that give something else end the book before it begins
-            frame = self._frame(stage, (), ())
-            serial.batches(stage, frame), serial.most(stage, frame), serial.force(stage, frame)
+        check(self.book, stages, self.project, self.options)
         try:
             for stage in stages:
                 if not self._play(stage):

@@ -11,7 +11,9 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -29,34 +31,32 @@ class Journal:
     Args:
         path: The file; None: nothing is written.
         run: What is run: JSON types; the same run has the same.
-        before: The lines of the run that is taken up again; None for a new one.
+        before: The lines of the run that is taken up again; none for a new one.
     """
 
     def __init__(
-        self, path: Path | None, run: Mapping[str, Any], before: Sequence[Any] | None = None
+        self, path: Path | None, run: Mapping[str, Any], before: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         self._lock = threading.Lock()
         self._file: TextIO | None = None
-        self._before: dict[str, list[Mapping[str, Any]]] = {}
-        for row in before or ():
-            if "host" in row:
-                self._before.setdefault(row["host"], []).append(row)
+        self._before = _finished(before)
+        self._taken: Counter[str] = Counter()
         if path is not None:
-            self._file = _opened(path)
-            self._write({"run": dict(run), "at_s": time.time()})
+            rows = [row for row in before if "host" in row]
+            cuts = [{"host": host, "cut": len(done)} for host, done in self._before.items()]
+            self._file = _opened(path, [{"run": dict(run), "at_s": time.time()}, *rows, *cuts])
 
     def recall(self, task: Task, outer: Mapping[str, Any], host: str) -> Result | None:
         """What a step came to in the run before; None from a host's first unfinished step on."""
-        rows = self._before.get(host)
-        if not rows:
+        rows, taken = self._before.get(host, []), self._taken[host]
+        if taken >= len(rows):
             return None
-        row = rows[0]
-        if row["step"] != _step(task, outer) or not row["finished"]:
-            self._before.pop(host)
+        if rows[taken]["step"] != _step(task, outer):  # the book is another from here on
+            del rows[taken:]
+            self._write({"host": host, "cut": taken})
             return None
-        rows.pop(0)
-        self._write(row)
-        return _result(row, host)
+        self._taken[host] += 1
+        return _result(rows[taken], host)
 
     def add(
         self, task: Task, outer: Mapping[str, Any], host: str, result: Result, *, rescued: bool = False
@@ -153,11 +153,26 @@ def read(path: Path, run: Mapping[str, Any]) -> list[Any]:
     return rows
 
 
-def _opened(path: Path) -> TextIO:
-    """A new file in place of the one before: what hosts said is for its owner alone."""
+def _finished(before: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """By host, its steps up to the first one that is not finished."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in before:
+        if "cut" in row:
+            del found.get(row["host"], [])[row["cut"] :]
+        elif "step" in row:
+            found.setdefault(row["host"], []).append(row)
+    return {host: list(takewhile(lambda row: row["finished"], rows)) for host, rows in found.items()}
+
+
+def _opened(path: Path, rows: Sequence[Mapping[str, Any]]) -> TextIO:
+    """A new file in place of the one before, by rename: what hosts said is for its owner alone."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    file = os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8")
+    file.writelines(json.dumps(row, default=str) + "\n" for row in rows)
+    file.flush()
+    draft.replace(path)
+    return file
 
 
 def _step(task: Task, outer: Mapping[str, Any]) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stoker.config.inventory import Host
-from stoker.config.playbooktree import Task, flat
+from stoker.config.playbooktree import Block, Entry, Task, flat
 from stoker.errors import ConfigError, InputError, Problem
 from stoker.fleet import servers
 from stoker.fleet.call import arguments
 from stoker.fleet.scope import Frame, Scope
 from stoker.fleet.session import target_of
 from stoker.fleet.stages import Options, Stage
-from stoker.fleet.verbs import VERBS, modules
+from stoker.fleet.verbs import IN_BOOKS, modules
 
 if TYPE_CHECKING:
     from stoker.fleet.project import Project
@@ -39,13 +39,36 @@ def rehearse(stages: Sequence[Stage], project: Project, options: Options, own: M
     for stage in stages:
         known = {name: value for name, value in stage.play.vars.items() if name not in late}
         frame = Frame(known, options.extra, own)
-        for task in flat((*stage.tasks, *stage.play.handlers)):
+        for task, around in _inside((*stage.tasks, *stage.play.handlers), ()):
             if "profile" not in modules()[task.module].arguments:
                 continue  # what could be wrong with it without a server, the file itself has shown
             for host in stage.hosts:
-                problems.update(dict.fromkeys(_mistakes(task, host, project, frame, late)))
+                for outer in _outer(around, host, frame):
+                    problems.update(dict.fromkeys(_mistakes(task, host, project, frame, late, outer)))
     if problems:
         raise ConfigError(list(problems))
+
+
+def _inside(entries: Sequence[Entry], around: tuple[Task, ...]) -> Iterator[tuple[Task, tuple[Task, ...]]]:
+    """Every task, with the loops over ``include_tasks`` around it."""
+    for entry in entries:
+        if isinstance(entry, Block):
+            yield from _inside((*entry.tasks, *entry.rescue, *entry.always), around)
+            continue
+        yield entry, around
+        yield from _inside(entry.included, around if entry.loop is None else (*around, entry))
+
+
+def _outer(around: Sequence[Task], host: Host, frame: Frame) -> list[dict[str, Any]]:
+    """The variables of these loops, in every combination; none where one is not known yet."""
+    rounds: list[dict[str, Any]] = [{}]
+    for task in around:
+        rounds = [
+            {**known, **one}
+            for known in rounds
+            for one in _rounds(task, frame.scope(host, {}, task.vars, known))
+        ]
+    return rounds
 
 
 def _late(stages: Sequence[Stage]) -> frozenset[str]:
@@ -59,21 +82,26 @@ def _late(stages: Sequence[Stage]) -> frozenset[str]:
 
 
 def _mistakes(
-    task: Task, host: Host, project: Project, frame: Frame, late: frozenset[str]
+    task: Task,
+    host: Host,
+    project: Project,
+    frame: Frame,
+    late: frozenset[str],
+    outer: Mapping[str, Any],
 ) -> Iterator[Problem]:
     """What is wrong with a task on a host."""
     variables = {name: value for name, value in host.vars.items() if name not in late}
     own = {name: value for name, value in task.vars.items() if name not in late}
-    for loop in _rounds(task, frame.scope(_with(host, variables), {}, own)):
-        scope = frame.scope(_with(host, variables), {}, own, loop)
+    for loop in _rounds(task, frame.scope(_with(host, variables), {}, own, outer)):
+        scope = frame.scope(_with(host, variables), {}, own, {**outer, **loop})
         if not _may_run(task, scope):
             continue
         try:
-            args = arguments(task, modules()[task.module], VERBS[task.module], scope)
+            args = arguments(task, modules()[task.module], IN_BOOKS[task.module], scope)
         except InputError:
             continue  # it waits for what only the run can tell, or fails there with its own message
         try:
-            servers.meant(project, VERBS[task.module], host, args)
+            servers.meant(project, IN_BOOKS[task.module], host, args)
         except ConfigError as error:
             yield from error.problems
         except InputError as error:

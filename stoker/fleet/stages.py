@@ -11,6 +11,7 @@ from stoker.config import template
 from stoker.config.inventory import Host
 from stoker.config.playbooktree import Block, Entry, Play, Playbook
 from stoker.errors import ConfigError, InputError, nearest
+from stoker.fleet.startat import starting_at
 
 if TYPE_CHECKING:
     from stoker.fleet.project import Project
@@ -67,6 +68,8 @@ def stages(book: Playbook, project: Project, options: Options) -> tuple[Stage, .
         InputError: A pattern or limit that matches nothing, an unknown tag, or nothing left to do.
     """
     _check_tags(book, options)
+    if options.start_at:
+        book = starting_at(book, options.start_at)
     limit = None if not options.limit else {host.name for host in project.hosts(options.limit)}
     chosen = []
     for play in book.plays:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stoker.config.playbooktree import Task
 from stoker.errors import InputError, StokerError
-from stoker.fleet import servers
+from stoker.fleet import scriptdiff, servers
 from stoker.fleet.call import Call, Timed, arguments, around, limit, truth
 from stoker.fleet.job import Job, Outcome
 from stoker.fleet.judgement import Judge
 from stoker.fleet.result import Result, failed, interrupted, skipped, succeeded, together
 from stoker.fleet.scope import Frame, Scope
 from stoker.fleet.session import Session
-from stoker.fleet.verbs import VERBS, by_hand, modules
+from stoker.fleet.verbs import IN_BOOKS, by_hand, modules
 
 if TYPE_CHECKING:
     from stoker.fleet.project import Project
@@ -82,7 +82,7 @@ class Turn:
         self.task = task
         self.session = session
         self.host = session.host
-        self.verb = VERBS[task.module]
+        self.verb = IN_BOOKS[task.module]
         self._facts = dict(facts)
         self._outer = dict(outer or {})
         self._judge = Judge(task, self.host.name)
@@ -98,7 +98,8 @@ class Turn:
         else:
             result = together(self._all(self._rounds))
         registered = {self.task.register: result.data} if self.task.register else {}
-        return replace(result, facts={**result.facts, **registered})
+        notified = result.notified if result.status == "changed" else ()
+        return replace(result, facts={**result.facts, **registered}, notified=notified)
 
     def runs_once(self) -> bool:
         """Whether it is done here for all hosts.
@@ -273,4 +274,5 @@ class Turn:
         given = self.setting.check if task.check_mode is None else task.check_mode
         check = truth(given, scope, task.place)
         job = Job(self.setting.project, session, args, check=check, env=call.env, user=call.user)
-        return self.verb.on(job, call.plans)
+        diff = self.setting.diff if task.diff is None else truth(task.diff, scope, task.place)
+        return scriptdiff.with_diff(self.verb, job, call.plans) if diff else self.verb.on(job, call.plans)

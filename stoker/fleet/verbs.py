@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from stoker.config.playbooktree import Argument, Module
-from stoker.fleet import basics, doctor, fetch, judge, life, look, measure, persist
+from stoker.fleet import (
+    basics,
+    bisect,
+    capture,
+    doctor,
+    fetch,
+    judge,
+    life,
+    look,
+    measure,
+    persist,
+    sweep,
+    verify,
+)
 from stoker.fleet.flags import Flag
-from stoker.fleet.job import Verb
+from stoker.fleet.job import Book, Verb
 
 _ROOMS = (life, persist, look, doctor, measure, fetch, judge, basics)
 VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for room in _ROOMS for verb in room.VERBS})
+IN_BOOKS: Mapping[str, Verb] = MappingProxyType(
+    {
+        **VERBS,
+        "bisect": bisect.BISECT,
+        "capture": replace(capture.CAPTURE, book=Book(needs=(("name",),))),
+        "explain": verify.EXPLAIN,
+        "sweep": sweep.SWEEP,
+    }
+)
+"""The modules of playbooks."""
 
 
 @cache
 def modules() -> Mapping[str, Module]:
     """What a playbook's tasks may do: every verb as a module."""
-    return MappingProxyType({name: _module(verb) for name, verb in VERBS.items()})
+    return MappingProxyType({name: _module(verb) for name, verb in IN_BOOKS.items()})
 
 
 def by_hand(name: str, hosts: Sequence[str], args: Mapping[str, Any]) -> str:
@@ -36,13 +60,13 @@ def by_hand(name: str, hosts: Sequence[str], args: Mapping[str, Any]) -> str:
     Raises:
         InputError: A command that cannot be split into words.
     """
-    typed = VERBS[name].typed
+    typed = IN_BOOKS[name].typed
     return typed.line(hosts, args) if typed.name else ""
 
 
 def by_hand_hidden(name: str, hosts: Sequence[str]) -> str:
     """The same for a task with ``no_log``, without its arguments."""
-    return VERBS[name].typed.hidden(hosts)
+    return IN_BOOKS[name].typed.hidden(hosts)
 
 
 def _module(verb: Verb) -> Module:

@@ -119,3 +119,23 @@ VERIFY = Verb(
     changes=True,
     wants_secrets=True,
 )
+
+
+def explain(job: Job) -> Outcome:
+    """Why a run differs from what was accepted; with ``verify``, whether that is the cause."""
+    return verify(job) if job.args["verify"] else judge.explain(job)
+
+
+# As a playbook's module both are one, as they are one command.
+EXPLAIN = Verb(
+    "explain",
+    (
+        *judge.VERBS[0].flags,
+        Flag("verify", "Restore the likely causes, measure, and say whether they are the cause.", "flag"),
+        CAUSE,
+        experiment.ANEW,
+        life.FORCE,
+    ),
+    explain,
+    wants_secrets=True,
+)

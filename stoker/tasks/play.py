@@ -8,23 +8,13 @@ from typing import TYPE_CHECKING, Any
 from stoker.errors import EXIT_DONE
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import CHECK, FORKS, INVENTORY, JSON, command
+from stoker.tasks.playtell import Teller, document, recap, task_data
 
 if TYPE_CHECKING:
-    from stoker.config.playbooktree import Play, Task
-    from stoker.fleet.recap import Report
-    from stoker.fleet.result import Result
+    from stoker.config.playbooktree import Playbook
+    from stoker.fleet.playlog import Journal
     from stoker.fleet.stages import Options, Stage
-    from stoker.screen import Board, Screen
     from stoker.tasks.run import Run
-
-_SIGNS = {
-    "ok": ("✓ ", "green"),
-    "changed": ("✓ ", "yellow"),
-    "failed": ("✗ ", "bold red"),
-    "unreachable": ("✗ ", "bold red"),
-    "skipped": ("- ", "dim"),
-    "interrupted": ("✗ ", "bold yellow"),
-}
 
 
 @command(
@@ -33,12 +23,18 @@ _SIGNS = {
     FORKS,
     JSON,
     CHECK,
+    Flag("diff", "Show what changes in the launch scripts.", "flag"),
     Flag("limit", "Restrict the plays' hosts to these patterns.", "list"),
     Flag("tags", "Only tasks with one of these tags.", "list"),
     Flag("skip_tags", "No task with one of these tags.", "list"),
+    Flag("start_at", "Begin at the task of this name (* and ? allowed)."),
+    Flag("step", "Ask before each task.", "flag"),
     Flag("extra_var", "NAME=VALUE, a mapping {…}, or @FILE; beats every other variable.", "list"),
+    Flag("resume", "Go on with the last run: each host at its first unfinished step.", "flag"),
     Flag("list_tasks", "Show the tasks that would run; run nothing.", "flag"),
     Flag("list_hosts", "Show the hosts of each play; run nothing.", "flag"),
+    Flag("syntax_check", "Find every mistake that needs no host; run nothing.", "flag"),
+    Flag("runbook", "Print the book as a page of markdown with its commands; run nothing.", "flag"),
 )
 def play(run: Run) -> int:
     """Run a playbook; the book names the hosts, --limit restricts them."""
@@ -52,17 +48,24 @@ def play(run: Run) -> int:
     book = playbook.load(path, modules(), shown=project.shown(path))
     options = _options(run)
     chosen = stages(book, project, options)
-    if run.args["list_tasks"] or run.args["list_hosts"]:
-        return _list(run, chosen)
+    if _only_shown(run):
+        return _show(run, book, chosen, options)
     names = [host.name for stage in chosen for host in stage.hosts]
     run.unlock_keys([host for stage in chosen for host in stage.hosts])
     with run.screen.board(names) as board:
-        teller = Teller(run.screen, board)
-        report = playing.run(book, chosen, project, options, run.connect, teller, run.stop)
-    run.document.update(_document(report))
+        teller = Teller(run.screen, board, asks=run.args["step"])
+        playing.check(book, chosen, project, options)
+        journal = _journal(run, book, options)
+        report = playing.run(book, chosen, project, options, run.connect, teller, run.stop, journal)
+    run.document.update(document(report))
     run.tell_warnings()
-    _recap(run.screen, report)
+    recap(run.screen, report)
     return report.exit_code
+
+
+def _only_shown(run: Run) -> bool:
+    """Whether nothing is to be run."""
+    return any(run.args[name] for name in ("list_tasks", "list_hosts", "syntax_check", "runbook"))
 
 
 def _options(run: Run) -> Options:
@@ -77,6 +80,8 @@ def _options(run: Run) -> Options:
         extra=extravars.parse(run.args["extra_var"], run.settings.root),
         check=run.check,
         forks=run.args["forks"] or run.settings.forks,
+        diff=run.args["diff"],
+        start_at=run.args["start_at"] or "",
     )
 
 
@@ -84,7 +89,46 @@ def _split(texts: Sequence[str]) -> frozenset[str]:
     return frozenset(tag.strip() for text in texts for tag in text.split(",") if tag.strip())
 
 
-def _list(run: Run, chosen: Sequence[Stage]) -> int:
+def _journal(run: Run, book: Playbook, options: Options) -> Journal | None:
+    """Where the run is written down; under ``--check`` nowhere.
+
+    Raises:
+        InputError: There is no run to resume.
+    """
+    from stoker.errors import InputError
+    from stoker.fleet import playlog
+
+    if run.check:
+        if run.args["resume"]:
+            raise InputError("--check begins anew", where="--resume", next_step="leave one of them out")
+        return None
+    path, about = playlog.path_of(run.project.root, book.path), playlog.about(options)
+    before = playlog.read(path, about) if run.args["resume"] else ()
+    return playlog.Journal(path, about, before)
+
+
+def _show(run: Run, book: Playbook, chosen: Sequence[Stage], options: Options) -> int:
+    """What needs no host."""
+    from stoker.config.playbooktree import flat
+    from stoker.fleet import play as playing
+    from stoker.fleet import runbook
+    from stoker.fleet.shown import counts
+
+    if run.args["runbook"]:
+        run.document["page"] = runbook.page(book, chosen, run.project, options)
+        run.screen.text(run.document["page"])
+        return EXIT_DONE
+    if run.args["syntax_check"]:
+        playing.check(book, chosen, run.project, options)
+        tasks = sum(1 for stage in chosen for _ in flat(stage.tasks))
+        told = f"{counts(len(chosen), 'play', 'plays')}, {counts(tasks, 'task', 'tasks')}"
+        run.screen.say(("✓ ", "green"), f"{book.shown}: {told}, no mistake")
+    if run.args["list_tasks"] or run.args["list_hosts"]:
+        _list(run, chosen)
+    return EXIT_DONE
+
+
+def _list(run: Run, chosen: Sequence[Stage]) -> None:
     """Show hosts and tasks."""
     from stoker.config.playbooktree import flat
 
@@ -97,143 +141,12 @@ def _list(run: Run, chosen: Sequence[Stage]) -> int:
             for name in hosts:
                 run.screen.say("  ", name)
         if run.args["list_tasks"]:
-            told["tasks"] = [_task_data(task) for task in flat(stage.tasks)]
+            told["tasks"] = [task_data(task) for task in flat(stage.tasks)]
             for task in flat(stage.tasks):
                 tags = f"  tags: {', '.join(sorted(task.tags))}" if task.tags else ""
                 run.screen.say("  ", task.name, (f"  {task.module}  {task.place}{tags}", "dim"))
         plays.append(told)
     run.document["plays"] = plays
-    return EXIT_DONE
-
-
-def _task_data(task: Task) -> dict[str, Any]:
-    return {"name": task.name, "module": task.module, "at": task.place, "tags": sorted(task.tags)}
-
-
-class Teller:
-    """Shows a book while it runs.
-
-    Args:
-        screen: The terminal.
-        board: Live lines of the hosts.
-    """
-
-    def __init__(self, screen: Screen, board: Board) -> None:
-        self._screen = screen
-        self._board = board
-
-    def play(self, play: Play, hosts: Sequence[str]) -> None:
-        """A play begins."""
-        count = f"{len(hosts)} hosts" if len(hosts) != 1 else hosts[0]
-        self._screen.say(
-            ("PLAY ", "bold"), (play.name, "bold"), (f"  {count if hosts else 'no hosts'}", "dim")
-        )
-
-    def begin(self, task: Task, title: str, commands: Sequence[str]) -> bool:
-        """A task begins."""
-        kind = "" if title == task.module else f" [{task.module}]"
-        first = f"  {commands[0]}" if len(commands) == 1 else ""
-        self._screen.say(("TASK ", "bold"), title, (kind, "dim"), (first, "cyan"))
-        for line in commands if len(commands) > 1 else ():
-            self._screen.say((f"  {line}", "cyan"))
-        return True
-
-    def again(self, host: str, task: Task, left: int, result: Result) -> None:
-        """It is tried again."""
-        self._board.line(host, (f"not yet, {left} tries left", "dim"))
-
-    def round(self, host: str, task: Task, command: str) -> None:
-        """A further round of a loop begins."""
-        if command:
-            self._board.line(host, (command, "cyan"))
-
-    def event(self, host: str, event: dict[str, Any]) -> None:
-        """A host tells how far it is."""
-        self._board.event(host, event)
-
-    def ended(self, host: str, task: Task, result: Result) -> None:
-        """A task, or a round of its loop, has ended."""
-        from stoker.screen import seconds
-
-        for text, style in () if result.hidden else result.lines:
-            self._board.line(host, (text, style))
-        word = result.status + (", ignored" if result.ignored else "")
-        if result.label and not result.hidden:
-            word += f" (item={result.label})"
-        what = _what(result)
-        took = f"  ({seconds(result.seconds)})" if result.seconds >= 0.05 else ""
-        self._board.line(host, _SIGNS[result.status], word, f": {what}" if what else "", (took, "dim"))
-
-
-def _what(result: Result) -> str:
-    """A result in a few words."""
-    if result.hidden:
-        return "not shown: no_log"
-    if result.error is None:
-        return result.summary
-    if result.ignored or result.label:
-        return result.error.what  # told nowhere else
-    return getattr(result.error, "kind", "")  # the recap tells it whole
-
-
-def _recap(screen: Screen, report: Report) -> None:
-    """The table at the end, and each host that is not fine with its reason and the next step."""
-    from stoker.fleet.recap import COUNTED
-
-    rows = []
-    for host, part in report.parts.items():
-        style = "green" if part.error is None else "bold red"
-        rows.append(
-            [
-                (host, style),
-                *((str(part.counts[name]), "" if part.counts[name] else "dim") for name in COUNTED),
-            ]
-        )
-    screen.table(("RECAP", *(f"{name}>" for name in COUNTED)), rows)
-    for part in report.parts.values():
-        if part.error is not None:
-            screen.error(part.error)
-    if report.ended_at is not None:
-        play = report.ended_at
-        screen.say((f"none of the hosts of {play.name} ({play.place}) is left: the book ended there", "bold"))
-    if report.interrupted:
-        screen.say(("interrupted: what had begun on a host was ended, launched servers go on", "bold yellow"))
-
-
-def _document(report: Report) -> dict[str, Any]:
-    """The run as JSON types; nothing of a task with ``no_log`` but its status."""
-    from stoker.tasks.run import error_data
-
-    plays = []
-    for play in report.plays:
-        tasks = [
-            {
-                **_task_data(one.task),
-                "name": one.title,
-                "hosts": {host: _result_data(result) for host, result in one.results.items()},
-            }
-            for one in play.tasks
-        ]
-        plays.append(
-            {"name": play.play.name, "at": play.play.place, "hosts": list(play.hosts), "tasks": tasks}
-        )
-    hosts: dict[str, Any] = {}
-    for name, part in report.parts.items():
-        hosts[name] = {"status": part.status}
-        if part.error is not None:
-            hosts[name]["error"] = error_data(part.error)
-    recap = {name: dict(part.recap) for name, part in report.parts.items()}
-    return {"plays": plays, "recap": recap, "hosts": hosts}
-
-
-def _result_data(result: Result) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "status": "ignored" if result.ignored else result.status,
-        "seconds": round(result.seconds, 3),
-    }
-    if result.hidden:
-        return data
-    return {**data, "command": result.command, "result": result.data}
 
 
 COMMANDS = (play,)

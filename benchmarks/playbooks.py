@@ -1,0 +1,93 @@
+"""How long reading and checking a long playbook takes: 2,000 lines, 1,000 hosts. The goal: a second.
+
+    python benchmarks/playbooks.py [HOSTS] [LINES]
+
+Prints seconds of this process's own time, each the best of three: for reading the inventory, for the book,
+for finding what can be known before the first connection.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stoker.config import playbook, settings
+from stoker.fleet import play
+from stoker.fleet.project import Project
+from stoker.fleet.stages import Options, stages
+from stoker.fleet.verbs import modules
+
+_PROFILE = "engine: llamacpp\nserver: {name: it, model: /m.gguf, port: 8080, command: [llama-server]}\n"
+_STEP = """\
+    - name: Step {n}
+      block:
+        - name: Say {n}
+          command: echo {{{{ word }}}} {n}
+          when: word is defined and {n} > 0
+          register: said
+          changed_when: false
+        - name: Look at {n}
+          assert: {{that: said.rc == 0, fail_msg: "{{{{ said.stdout }}}}"}}
+          tags: [look]
+      rescue:
+        - debug: {{msg: "{{{{ ansible_failed_result.msg }}}}"}}
+"""
+
+
+def lay(root: Path, hosts: int, lines: int) -> Path:
+    """A project with so many hosts, and a book of so many lines."""
+    (root / "inventory").mkdir(parents=True)
+    (root / "profiles").mkdir()
+    (root / "profiles" / "it.yml").write_text(_PROFILE)
+    rows = "".join(f"    node{n:04}: {{ansible_host: 10.0.{n // 250}.{n % 250}}}\n" for n in range(hosts))
+    (root / "inventory" / "hosts.yml").write_text(f"all:\n  vars: {{word: hello}}\n  hosts:\n{rows}")
+    step = len(_STEP.splitlines())
+    head = "- hosts: all\n  tasks:\n    - restart: {profile: it}\n"
+    book = root / "book.yml"
+    book.write_text(head + "".join(_STEP.format(n=n) for n in range((lines - 3) // step)))
+    return book
+
+
+def best(work: Callable[[], Any]) -> tuple[float, Any]:
+    """The least time of three, and what came of the last."""
+    took, found = [], None
+    for _ in range(3):
+        begin = time.process_time()
+        found = work()
+        took.append(time.process_time() - begin)
+    return min(took), found
+
+
+def main(hosts: int, lines: int) -> float:
+    """Measure, and tell; returns the sum in seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "project"
+        book_file = lay(root, hosts, lines)
+        given = Options()
+
+        def project() -> Project:
+            made = Project(settings.load(root, {}), {})
+            made.hosts(("all",))
+            return made
+
+        inventory_s, made = best(project)
+        read_s, book = best(lambda: playbook.load(book_file, modules()))
+
+        def check() -> None:
+            play.check(book, stages(book, made, given), made, given)
+
+        check_s, _ = best(check)
+    print(f"{hosts} hosts, {lines} lines")
+    for name, seconds in (("inventory", inventory_s), ("book", read_s), ("check on every host", check_s)):
+        print(f"  {name:<20} {seconds:6.3f} s")
+    print(f"  {'together':<20} {inventory_s + read_s + check_s:6.3f} s")
+    return inventory_s + read_s + check_s
+
+
+if __name__ == "__main__":
+    counts = [int(word) for word in sys.argv[1:]]
+    main(*(counts + [1000, 2000][len(counts) :]))
