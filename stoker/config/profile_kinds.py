@@ -108,8 +108,8 @@ def engine(value: Any) -> str:
 def benchmark(value: Any) -> str:
     """A benchmark's name."""
     written = line(value)
-    if written not in benchmarks.NAMES:
-        raise Wrong(f"{written!r} is no benchmark", nearest(written, benchmarks.NAMES))
+    if written not in benchmarks.OF_SERVER:
+        raise Wrong(f"{written!r} is no benchmark of a server", nearest(written, benchmarks.OF_SERVER))
     return written
 
 

@@ -63,7 +63,9 @@ Argument = Annotated[str, PlainValidator(kinds.argument), _pattern(ARGUMENT_PATT
 Seconds = Annotated[
     float, PlainValidator(kinds.seconds), _or_template({"type": "number", "minimum": 0, "maximum": 1e7})
 ]
-Benchmark = Annotated[str, PlainValidator(kinds.benchmark), _or_template({"enum": list(benchmarks.NAMES)})]
+Benchmark = Annotated[
+    str, PlainValidator(kinds.benchmark), _or_template({"enum": list(benchmarks.OF_SERVER)})
+]
 Runs = Annotated[
     int, PlainValidator(kinds.whole(*benchmarks.BOUNDS["runs"])), _whole(*benchmarks.BOUNDS["runs"])
 ]
