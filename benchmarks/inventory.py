@@ -60,7 +60,9 @@ def seconds(argv: Sequence[str], root: Path) -> float:
     """How long a command takes."""
     environ = {**os.environ, "ANSIBLE_HOME": str(root / ".ansible"), "LC_ALL": "C.UTF-8"}
     begin = time.perf_counter()
-    subprocess.run(argv, cwd=root, env=environ, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        argv, cwd=root, env=environ, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     return time.perf_counter() - begin
 
 
