@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--vllm", help="the program vllm, for vllm bench serve")
     parser.add_argument("--aiperf", help="the program aiperf")
-    parser.add_argument("--tokenizer", help="a folder with a tokenizer, for both")
+    parser.add_argument("--tokenizer", help="a folder with a tokenizer, for vllm")
     parser.add_argument("--part", choices=("accuracy", "cost", "rate"), action="append")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
@@ -104,7 +104,7 @@ def main() -> None:
     if args.vllm:
         tools["vllm bench serve"] = lambda load, port: _vllm(args.vllm, args.tokenizer, load, port)
     if args.aiperf:
-        tools["aiperf"] = lambda load, port: _aiperf(args.aiperf, args.tokenizer, load, port)
+        tools["aiperf"] = lambda load, port: _aiperf(args.aiperf, load, port)
     parts = {"accuracy": _accuracy, "cost": _cost, "rate": _rate}
     with Paced() as server:
         for name in args.part or parts:
@@ -231,13 +231,13 @@ def _vllm(program: str, tokenizer: str, load: Load, port: int) -> Told:
     )
 
 
-def _aiperf(program: str, tokenizer: str, load: Load, port: int) -> Told:
+def _aiperf(program: str, load: Load, port: int) -> Told:
     """``aiperf profile``."""
     with tempfile.TemporaryDirectory(prefix="stoker-bench-") as folder:
         how = ["--request-rate", str(load.rate), "--request-rate-mode", "constant"]
         how = how if load.rate else ["--concurrency", str(load.concurrency)]
         argv = [program, "profile", "--model", load.model, "--url", f"http://127.0.0.1:{port}"]
-        argv += ["--endpoint-type", "completions", "--streaming", "--tokenizer", tokenizer, "--ui", "none"]
+        argv += ["--endpoint-type", "completions", "--streaming", "--tokenizer", "builtin", "--ui", "none"]
         argv += ["--synthetic-input-tokens-mean", "16", "--output-tokens-mean", str(load.output)]
         argv += ["--extra-inputs", "ignore_eos:true", "--request-count", str(load.requests), *how]
         argv += ["--use-server-token-count", "--no-gpu-telemetry", "--no-server-metrics"]

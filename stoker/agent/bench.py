@@ -11,6 +11,7 @@ from . import (
     death,
     describe,
     descriptors,
+    drafts,
     fingerprint,
     gpuuse,
     locks,
@@ -213,6 +214,7 @@ def _result(
     observed: _Observed,
     taken: Dict[str, Any],
 ) -> Dict[str, Any]:
+    told = drafts.seen(found.engine["metrics"], observed.before, observed.after, measured.requests)
     client = {"cpu_s": measured.client_cpu_s, "share": measured.client_share}
     pretended = ctx.facts.simulated and bool(taken["gpus"] or (found.launch or {}).get("gpus"))
     if observed.before.why:
@@ -230,7 +232,7 @@ def _result(
         "requests": measured.requests[:_MOST_REQUESTS],
         "contaminated": contaminations(measured, observed.before, observed.after)
         + neighbours(observed.strangers, taken["gpus"], observed.sampler),
-        "machine": {**observed.sampler.machine(), "client": client, **_cache(found, observed)},
+        "machine": {**observed.sampler.machine(), "client": client, **_cache(found, observed), **told},
         "fingerprint": taken,
     }
 

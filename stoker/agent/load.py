@@ -209,7 +209,16 @@ def request(run: int, stream: Stream) -> Request:
         "seconds": round(ended - stream.sent_at, 6),
         "error": stream.error or None,
         "why": stream.why,
+        **_drafts(stream),
     }
+
+
+def _drafts(stream: Stream) -> Dict[str, int]:
+    """What was drafted and accepted, where the answer tells it."""
+    drafted, accepted = stream.timings.get("draft_n"), stream.timings.get("draft_n_accepted")
+    if type(drafted) is not int or type(accepted) is not int or not 0 <= accepted <= drafted <= 1 << 40:
+        return {}
+    return {"drafted": drafted, "accepted": accepted}
 
 
 def tpot(stream: Stream) -> Optional[float]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 from . import http
 from .context import Context
+from .drafts import grown
 from .gate import Server
 from .traffic import Traffic
 
@@ -32,14 +33,8 @@ def hit_share(names: Mapping[str, Any], before: Traffic, after: Traffic) -> Opti
         before: The metrics before.
         after: And afterwards.
     """
-    cached = _grown(names.get("cached") or (), before, after)
-    asked = _grown(names.get("looked_up") or (), before, after)
+    cached = grown(names.get("cached") or (), before, after)
+    asked = grown(names.get("looked_up") or (), before, after)
     if cached is None or asked is None or asked <= 0 or not 0 <= cached <= asked:
         return None
     return round(cached / asked, 6)
-
-
-def _grown(names: Iterable[str], before: Traffic, after: Traffic) -> Optional[float]:
-    old, new = dict(before.page), dict(after.page)
-    known = [name for name in names if name in new]
-    return sum(new[name] - old.get(name, 0.0) for name in known) if known else None

@@ -72,6 +72,10 @@ class Metrics:
         steps: Counters of decoding steps; only for an engine that counts a request's tokens at its end.
         cached: Counters of prompt tokens that came out of the prefix cache.
         looked_up: Counters of prompt tokens that were looked for in it.
+        drafted: Counters of tokens that speculative decoding drafted.
+        accepted: Counters of those that were accepted.
+        accept_length: Gauges of the acceptance length, of an engine that counts neither.
+        accept_rate: Gauges of the share that is accepted, likewise.
     """
 
     path: str = "/metrics"
@@ -83,6 +87,26 @@ class Metrics:
     steps: tuple[str, ...] = ()
     cached: tuple[str, ...] = ()
     looked_up: tuple[str, ...] = ()
+    drafted: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    accept_length: tuple[str, ...] = ()
+    accept_rate: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """What makes a server decode speculatively.
+
+    Args:
+        args: Patterns of the arguments that do, with dashes between the words and without them in front.
+        env: Patterns of the variables that do.
+        steps: Where the number of drafted tokens is said: ``args`` or ``env``, the name (``name.key`` for a
+            key of a mapping), and what is added to the number there.
+    """
+
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    steps: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,6 +145,7 @@ class Engine:
         info_paths: GET, JSON: what the running server says of itself, first that answers wins.
         info_passing: Fields of that which the engine makes up anew at each start: no arguments.
         metrics: Where it tells its load.
+        speculation: How it is told to decode speculatively.
         flush_path: POST: empties its prefix cache, where that is switched on. Empty where it cannot.
         rewrites: Variables that the engine itself sets in its workers, name to value (``""``: any): no
             surprise there, and the reason why a profile's own value may not hold.
@@ -155,6 +180,7 @@ class Engine:
     info_passing: tuple[str, ...] = ()
     metrics: Metrics = Metrics()
     flush_path: str = ""
+    speculation: Speculation = Speculation()
     rewrites: dict[str, str] = field(default_factory=dict)
     env_prefixes: tuple[str, ...] = ()
     shm_prefixes: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.engines import common
-from stoker.engines.base import ArgvShape, Engine, FatalLine, Metrics, Stage
+from stoker.engines.base import ArgvShape, Engine, FatalLine, Metrics, Speculation, Stage
 
 _STAGES = (
     Stage("loading the model", r"load_model: loading model", 0.05),
@@ -138,6 +138,11 @@ LLAMACPP = Engine(
         waiting=("llamacpp:requests_deferred",),
         generation_tokens=("llamacpp:tokens_predicted_total",),
         steps=("llamacpp:n_decode_total",),
+    ),
+    speculation=Speculation(
+        args=("spec-*", "model-draft", "draft*", "md"),
+        env=("LLAMA_ARG_SPEC_*", "LLAMA_ARG_DRAFT_*", "LLAMA_ARG_MODEL_DRAFT"),
+        steps=(("env", "LLAMA_ARG_SPEC_DRAFT_N_MAX", 0),),
     ),
     env_prefixes=("LLAMA_ARG_", "LLAMA_LOG_", "GGML_"),
     aliases=_ALIASES,

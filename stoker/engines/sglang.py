@@ -8,7 +8,7 @@ can take 60 s.
 from __future__ import annotations
 
 from stoker.engines import common
-from stoker.engines.base import ArgvShape, Engine, FatalLine, Metrics, Stage
+from stoker.engines.base import ArgvShape, Engine, FatalLine, Metrics, Speculation, Stage
 
 _STAGES = (
     Stage("reading arguments", r"server_args=", 0.01),
@@ -100,6 +100,12 @@ SGLANG = Engine(
         throughput=("sglang:gen_throughput",),
         cached=("sglang:cached_tokens_total",),
         looked_up=("sglang:prompt_tokens_total",),
+        accept_length=("sglang:spec_accept_length",),
+        accept_rate=("sglang:spec_accept_rate",),
+    ),
+    speculation=Speculation(
+        args=("speculative-*",),
+        steps=(("args", "speculative-num-steps", 0), ("args", "speculative-num-draft-tokens", 1)),
     ),
     flush_path="/flush_cache",
     rewrites={

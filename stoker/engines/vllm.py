@@ -7,7 +7,7 @@ SIGKILL of the API server. ``/health`` says that the engine has not died, withou
 from __future__ import annotations
 
 from stoker.engines import common
-from stoker.engines.base import ArgvShape, Engine, FatalLine, Metrics, Stage
+from stoker.engines.base import ArgvShape, Engine, FatalLine, Metrics, Speculation, Stage
 
 _STAGES = (
     Stage("reading arguments", r"non-default args:", 0.01),
@@ -102,6 +102,12 @@ VLLM = Engine(
         generation_tokens=("vllm:generation_tokens_total",),
         cached=("vllm:prefix_cache_hits_total",),
         looked_up=("vllm:prefix_cache_queries_total",),
+        drafted=("vllm:spec_decode_num_draft_tokens_total",),
+        accepted=("vllm:spec_decode_num_accepted_tokens_total",),
+    ),
+    speculation=Speculation(
+        args=("speculative-config", "sc"),
+        steps=(("args", "speculative-config.num_speculative_tokens", 0),),
     ),
     flush_path="/reset_prefix_cache",
     rewrites={

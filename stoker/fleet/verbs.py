@@ -20,6 +20,7 @@ from stoker.fleet import (
     look,
     measure,
     persist,
+    spec,
     sweep,
     verify,
 )
@@ -34,6 +35,7 @@ IN_BOOKS: Mapping[str, Verb] = MappingProxyType(
         "bisect": bisect.BISECT,
         "capture": replace(capture.CAPTURE, book=Book(needs=(("name",),))),
         "explain": verify.EXPLAIN,
+        "spec": spec.SPEC,
         "sweep": sweep.SWEEP,
     }
 )

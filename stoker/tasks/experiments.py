@@ -1,10 +1,11 @@
-"""Commands that answer a question by restarts: bisect, sweep."""
+"""Commands that answer a question by restarts: bisect, spec, sweep."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from stoker.fleet import bisect as bisecting
+from stoker.fleet import spec as speculating
 from stoker.fleet import sweep as sweeping
 from stoker.tasks.command import CHANGING, command
 
@@ -24,4 +25,10 @@ def sweep(run: Run) -> int:
     return run.end(run.on_hosts(sweeping.SWEEP))
 
 
-COMMANDS = (bisect, sweep)
+@command(*CHANGING, *speculating.SPEC.flags)
+def spec(run: Run) -> int:
+    """Whether speculative decoding pays: with it and without, at each batch size, the host put back."""
+    return run.end(run.on_hosts(speculating.SPEC))
+
+
+COMMANDS = (bisect, spec, sweep)

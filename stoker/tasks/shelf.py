@@ -29,7 +29,7 @@ SHELF = {
     "capture": ("capture",),
     "look": ("status", "logs"),
     "measure": ("bench", "bench-all", "fetch", "results", "show", "compare", "baseline", "explain"),
-    "experiments": ("bisect", "sweep"),
+    "experiments": ("bisect", "spec", "sweep"),
     "report": ("report",),
     "play": ("play",),
     "demo": ("demo",),
