@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import paramiko
+from paramiko.agent import AgentSSH
 from paramiko.ssh_exception import BadAuthenticationType
 
 from stoker.reach.door import Unreachable
@@ -43,7 +45,7 @@ class Login:
             self._with_password(transport)
             return
         try:
-            agent = within(_AGENT_S, paramiko.Agent)
+            agent = within(_AGENT_S, lambda: _agent(self._hop.identity_agent))
         except TimeoutError:
             raise self._denied("your ssh-agent does not answer", "end it (ssh-agent -k), or ") from None
         try:
@@ -100,7 +102,7 @@ class Login:
         hidden = len(prompts) == 1 and not prompts[0][1]
         return [self._hop.password if hidden else "" for _ in prompts]
 
-    def _candidates(self, agent: paramiko.Agent) -> Iterator[tuple[str, paramiko.PKey]]:
+    def _candidates(self, agent: AgentSSH) -> Iterator[tuple[str, paramiko.PKey]]:
         """(description, key) in order: named files, then ssh-agent, then the default files."""
         held = {key.asbytes(): key for key in agent.get_keys()}
         for identity in map(self._keys.identity, self._hop.identities):
@@ -175,6 +177,7 @@ def locked(hops: Iterable[Hop], keys: Keyring) -> list[Identity]:
 
     A default key counts only where nothing else can be tried.
     """
+    hops = list(hops)
     named: dict[str, None] = {}
     needs_default = False
     for hop in hops:
@@ -185,16 +188,47 @@ def locked(hops: Iterable[Hop], keys: Keyring) -> list[Identity]:
     defaults = [keys.identity(path) for path in paths] if needs_default else []
     if not found and not any(one.is_locked for one in defaults):
         return []
-    held = _held_keys()
+    held = set().union(*map(_held_keys, {hop.identity_agent for hop in hops}))
     if not held and not any(one.key for one in defaults):
         found += [one for one in defaults if one.is_locked]
     return [one for one in found if one.public not in held]
 
 
-def _held_keys() -> set[bytes]:
-    """What the ssh-agent holds; nothing where there is none, or it does not answer."""
+class _Socket(AgentSSH):
+    """An ssh-agent that listens somewhere else than where the login's does."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.connect(path)
+            self._connect(link)  # type: ignore[attr-defined]  # paramiko's own way in, for its subclasses
+        except (OSError, paramiko.SSHException):
+            link.close()
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._close()  # type: ignore[attr-defined]
+
+
+class _Nobody(AgentSSH):
+    """No ssh-agent at all."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _agent(where: str) -> paramiko.Agent | _Socket | _Nobody:
+    """The ssh-agent that ssh_config names, or the login's own."""
+    if where == "none":
+        return _Nobody()
+    return _Socket(where) if where else paramiko.Agent()
+
+
+def _held_keys(where: str) -> set[bytes]:
+    """What an ssh-agent holds; nothing where there is none, or it does not answer."""
     try:
-        agent = within(_AGENT_S, paramiko.Agent)
+        agent = within(_AGENT_S, lambda: _agent(where))
     except TimeoutError:
         return set()
     try:

@@ -35,6 +35,7 @@ class Hop:
         connect_timeout_s: Until TCP is connected.
         via: The jump host through which it is reached.
         proxy_command: Shell command whose streams are the connection, tokens expanded; empty for none.
+        identity_agent: Socket of the ssh-agent; ``none`` for no agent; empty for the login's own.
         password: To log in with; tried behind the inventory's own key, in place of all others.
     """
 
@@ -50,6 +51,7 @@ class Hop:
     connect_timeout_s: float = 10.0
     via: Hop | None = None
     proxy_command: str = ""
+    identity_agent: str = ""
     password: str = field(default="", repr=False)
 
     def __str__(self) -> str:
@@ -113,6 +115,7 @@ class _Resolver:
             connect_timeout_s=options.connect_timeout_s or self.settings.connect_timeout_s,
             via=via or self._jumps(jump, (name, address), port, depth),
             proxy_command=_expanded(command, address, port, user, name),
+            identity_agent=found.identity_agent,
             password="" if depth else self.target.password,
         )
 

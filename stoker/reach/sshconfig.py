@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import shlex
 import shutil
@@ -48,12 +49,14 @@ class HostConfig:
         address: ``HostName``, or the name itself.
         alias: ``HostKeyAlias``: the name its key is known under; may be empty.
         hash_known_hosts: Whether names are written hashed.
+        identity_agent: Socket of the ssh-agent, or ``none``; empty for the login's own.
         options: The rest.
     """
 
     address: str
     alias: str = ""
     hash_known_hosts: bool = False
+    identity_agent: str = ""
     options: SshOptions = field(default_factory=SshOptions)
 
 
@@ -291,5 +294,14 @@ def _host_config(name: str, found: dict[str, Any]) -> HostConfig:
         address=str(found.get("hostname") or name),
         alias=str(found.get("hostkeyalias") or ""),
         hash_known_hosts=str(found.get("hashknownhosts", "")).lower() in ("yes", "true"),
+        identity_agent=_identity_agent(str(found.get("identityagent") or "")),
         options=options,
     )
+
+
+def _identity_agent(value: str) -> str:
+    """``IdentityAgent``: a path, ``none``, or the word for the login's own, which is the default."""
+    if value.lower() == "none" or value in ("", "SSH_AUTH_SOCK"):
+        return value.lower() if value.lower() == "none" else ""
+    home = str(Path.home())
+    return os.path.expandvars(str(Path(value.replace("%d", home)).expanduser()))

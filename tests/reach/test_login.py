@@ -13,6 +13,7 @@ from stoker.reach.bare import run_bare
 from stoker.reach.client import Reach
 from stoker.reach.target import Target
 from tests.reach.conftest import settings, target_of
+from tests.reach.test_unreachable import ssh_agent
 from tests.sshd import SshServer, make_key
 
 
@@ -83,3 +84,27 @@ def test_expired_certificate_of_the_user_is_refused_by_its_name(tmp_path: Path) 
             run_bare(target, "true", Reach(settings()))
     assert failed.value.kind == "login-denied"
     assert any(str(tmp_path / "key") in line for line in failed.value.evidence)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_in"), [("{socket}", True), ("~/agent.sock", True), ("none", False), ("", False)]
+)
+def test_ssh_agent_is_the_one_that_ssh_config_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, is_in: bool
+) -> None:
+    config = tmp_path / "config"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with SshServer(tmp_path / "sshd") as server, ssh_agent(tmp_path, monkeypatch):
+        subprocess.run(["ssh-add", "-q", server.key_file], check=True)
+        if said != "none":
+            monkeypatch.delenv("SSH_AUTH_SOCK")
+        named = said.format(socket=tmp_path / "agent.sock")
+        config.write_text(f"Host *\n  {f'IdentityAgent {named}' if named else 'Compression no'}\n")
+        variables = server.variables()
+        del variables["ansible_private_key_file"]
+        target, reach = Target.of("h1", variables), Reach(settings(ssh_config=str(config)))
+        if is_in:
+            assert run_bare(target, "echo in", reach).stdout == "in\n"
+        else:
+            with pytest.raises(HostUnreachable):
+                run_bare(target, "true", reach)
