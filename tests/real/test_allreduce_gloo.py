@@ -65,7 +65,7 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
     (tmp_path / "model" / "config.json").write_text(json.dumps(sizes))
     project = ProjectFolder(tmp_path / "project")
     project.write("profiles/plain.yml", PLAIN.format(root=tmp_path, torch=TORCH))
-    project.write("profiles/threads.yml", "extends: plain\nenv: {OMP_NUM_THREADS: 2, NCCL_PROTO: LL}\n")
+    project.write("profiles/tuned.yml", "extends: plain\nenv: {NCCL_PROTO: LL}\n")
     project.write("profiles/absent.yml", "extends: plain\nserver: {venv: null, python: /usr/bin/python3}\n")
     project.write("profiles/hangs.yml", 'extends: plain\nenv: {GLOO_SOCKET_IFNAME: "no-such-interface"}\n')
     with SshServer(tmp_path / "sshd", env={"HOME": str(home)}) as server:
@@ -95,9 +95,9 @@ def nothing_is_left(site: Site) -> bool:
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_two_profiles_are_proven_in_every_rank_and_measured(site: Site, ranks: int) -> None:
-    words = ("--profile", "plain", "--profile", "threads", "--ranks", str(ranks), "--json")
-    plain, threads = rows(site.inv(*AT, *words))
-    for row in (plain, threads):
+    words = ("--profile", "plain", "--profile", "tuned", "--ranks", str(ranks), "--json")
+    plain, tuned = rows(site.inv(*AT, *words))
+    for row in (plain, tuned):
         assert row["simulated"] is False
         assert row["proof"]["verdict"] == "in-force"
         assert len(row["proof"]["workers"]) == ranks
@@ -106,10 +106,10 @@ def test_two_profiles_are_proven_in_every_rank_and_measured(site: Site, ranks: i
         for one in row["sizes"]:
             assert 0 < one["p10_s"] <= one["p50_s"] <= one["p90_s"]
             assert one["busbw_gb_s"] == pytest.approx(one["algbw_gb_s"] * 2 * (ranks - 1) / ranks)
-    assert threads["estimate"]["steps"] == 2 * LAYERS
+    assert tuned["estimate"]["steps"] == 2 * LAYERS
     assert nothing_is_left(site)
-    compared = site.inv("compare", plain["run_id"], threads["run_id"])
-    assert "OMP_NUM_THREADS has another value" in compared.out
+    compared = site.inv("compare", plain["run_id"], tuned["run_id"])
+    assert "NCCL_PROTO is new" in compared.out
 
 
 def test_records_are_accepted_judged_and_explained(site: Site) -> None:
