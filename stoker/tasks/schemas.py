@@ -74,7 +74,8 @@ def baseline() -> Schema:
 def _key(key: Schema, bench: str) -> Schema:
     """What a baseline is of, for one benchmark."""
     own: Schema = {"bench": {"enum": [bench]}}
-    either = [{"required": [name]} for name in ("host", "hardware")]
+    kinds = {"host": {"type": "string"}, "hardware": {"type": "string", "minLength": 1}}
+    either = [{"required": [name], "properties": {name: kind}} for name, kind in kinds.items()]
     for name in ("tokens", "concurrency"):
         least, most = benchmarks.BOUNDS[name]
         own[name] = parts.whole(least if bench == "decode" else 0, most)
