@@ -54,7 +54,11 @@ def spec(job: Job) -> Outcome:
         named = tuple((setting.name, "") for setting in settings)
         return Outcome(f"would measure {told}, then put back what runs", {"rows": []}, True, lines=named)
     job.session.emit({"type": "note", "text": f"{told}: {', '.join(one.name for one in settings)}"})
-    question = {"kind": "spec", "settings": [one.name for one in settings], "hash": plan.profile_hash}
+    question: dict[str, Any] = {
+        "kind": "spec",
+        "settings": [one.name for one in settings],
+        "hash": plan.profile_hash,
+    }
     question |= {"rounds": rounds, "sizes": [one.to_wire() for one in sizes]}
     with experiment.experiment(job, question, plan.profile, sizes[0]) as (running, lines):
         found = _measured(job, running, settings, sizes, rounds)
