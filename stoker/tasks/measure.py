@@ -44,7 +44,7 @@ def _bench(run: Run) -> Verb:
 
         return replace(VERBS["bench"], work=probe.probes, changes=True, runs="host", each_profile=True)
     if surer:
-        return replace(VERBS["bench"], changes=True, in_check="asks")
+        return replace(VERBS["bench"], changes=True, runs="named", in_check="asks")
     return replace(VERBS["bench"], changes=(run.args["launches"] or 1) > 1)
 
 
