@@ -38,7 +38,8 @@ def bisect(job: Job) -> Outcome:
     if job.check:
         return Outcome("would search by restarts", {"differences": _plain(found)}, True, lines=((plan, ""),))
     job.session.emit({"type": "note", "text": plan})
-    question = {"kind": "bisect", "run": record.run_id, "differences": sorted(changes), "each": each}
+    known_as = sorted(f"{key} {change}" for key, change in changes.items())
+    question = {"kind": "bisect", "run": record.run_id, "differences": known_as, "each": each}
     with experiment.experiment(job, question, record.profile, record.bench) as (running, lines):
         sides = _Sides(running, mine, changes)
         known = sides.calibrate(each)

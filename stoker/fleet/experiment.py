@@ -6,6 +6,8 @@ the end, whatever it was, the host runs again what ran before.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from stoker.errors import HostFailed, InputError, StokerError
 from stoker.fleet import aftermath, judge, life, measure, probe, putback
 from stoker.fleet.flags import Flag
-from stoker.fleet.journal import Journal, Measured
+from stoker.fleet.journal import Journal, Measured, unfinished
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stoker.benchmarks import Bench
     from stoker.fleet.job import Job
     from stoker.plan import LaunchPlan
@@ -29,6 +33,8 @@ ANEW = Flag("anew", "Measure from the start, though an interrupted run of it cou
 _ITS_FAULT = frozenset(("died", "stalled", "timeout", "not-in-force", "wrong-model", "invalid", "preflight"))
 # For connect, kill and proof: measured on loopback, with some air.
 _AROUND_S = 10.0
+# After so long a machine is another one: what was measured before is not gone on with.
+_FRESH_S = 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -182,27 +188,83 @@ def experiment(
     job = replace(job, args={**job.args, "profile": [], "slot": None, "port": None, "rollback": False})
     folder = job.project.root / ".stoker" / "experiments"
     whole = {**question, "host": job.host.name, "profile": profile, "bench": bench.to_wire()}
-    journal = Journal(folder, whole, anew=bool(job.args.get("anew")))
-    if journal.before is None:
-        journal.begin(aftermath.alive(job))
-    else:
+    with _alone(folder, job.host.name):
+        journal = Journal(folder, whole, anew=bool(job.args.get("anew")))
+        before = _before(job, journal, folder)
+        running = Experiment(job, str(question["kind"]), profile, bench, journal)
+        lines: list[tuple[str, str]] = []
+        try:
+            yield running, lines
+        except StokerError as error:
+            if getattr(error, "kind", "") == "cancelled":  # nothing more is begun on a host told to stop
+                raise putback.left(job, before, running.touched, error) from error
+            for text, _ in putback.put_back(job, before, running.touched):
+                job.session.emit({"type": "note", "text": text})
+            raise
+        journal.end()
+        lines += putback.put_back(job, before, running.touched)
+
+
+@contextmanager
+def _alone(folder: Path, host: str) -> Iterator[None]:
+    """One experiment of a project at a time on a host: two would take each other's trials for what ran.
+
+    Raises:
+        InputError: Another one is under way.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / f"{hashlib.sha256(host.encode()).hexdigest()[:12]}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            hint = "wait until it has ended"
+            raise InputError(f"an experiment is under way on {host}", next_step=hint) from error
+        yield
+
+
+def _before(job: Job, journal: Journal, folder: Path) -> list[dict[str, Any]]:
+    """What is to run again at the end: what ran before the experiment, never a trial of an interrupted one.
+
+    Raises:
+        InputError: A trial runs, and nobody here knows what ran before it.
+    """
+    alive = aftermath.alive(job)
+    trials = {server["slot"] for server in alive if _is_trial(server)}
+    if journal.before is not None and journal.age_s < _FRESH_S and not _changed(journal.before, alive):
         told = f"going on with the {journal.pending} launches measured before the interruption"
         job.session.emit({"type": "note", "text": told})
-    before = journal.before or []
-    running = Experiment(job, str(question["kind"]), profile, bench, journal)
-    lines: list[tuple[str, str]] = []
-    try:
-        yield running, lines
-    except StokerError as error:
-        if (
-            getattr(error, "kind", "") == "cancelled"
-        ):  # the host was told to stop: nothing more is begun there
-            raise putback.left(job, before, running.touched, error) from error
-        for text, _ in putback.put_back(job, before, running.touched):
-            job.session.emit({"type": "note", "text": text})
-        raise
-    journal.end()
-    lines += putback.put_back(job, before, running.touched)
+        return journal.before
+    known = [*(journal.before or []), *unfinished(folder, job.host.name)]
+    was = {server.get("slot"): server for server in reversed(known) if not _is_trial(server)}
+    lost = sorted(slot for slot in trials if slot not in was and not _began_empty(folder, job.host.name))
+    if lost:
+        raise InputError(
+            f"what runs in slot {', '.join(lost)} is the trial of an experiment that did not end",
+            where=job.host.name,
+            next_step=f"start what should run there: inv restart --host {job.host.name} --profile NAME",
+        )
+    before = [server for server in alive if not _is_trial(server)]
+    journal.begin(before + [was[slot] for slot in sorted(trials) if slot in was])
+    return journal.before or []
+
+
+def _is_trial(server: Mapping[str, Any]) -> bool:
+    return judge.TRIAL in str((server.get("launch") or {}).get("profile") or "")
+
+
+def _changed(before: Sequence[Mapping[str, Any]], alive: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether somebody started another server since, in a slot of ours."""
+    was = {server.get("slot"): (server.get("launch") or {}).get("profile_hash") for server in before}
+    return any(
+        (server.get("launch") or {}).get("profile_hash") != was.get(server.get("slot"))
+        for server in alive
+        if server.get("launch") and not _is_trial(server)
+    )
+
+
+def _began_empty(folder: Path, host: str) -> bool:
+    """Whether an experiment here that did not end began on a host where nothing of ours ran."""
+    return folder.exists() and not any(server.get("launch") for server in unfinished(folder, host))
 
 
 def resolved_of(record: Record) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -65,9 +66,14 @@ class Journal:
         """Launches that were measured before an interruption and have not been asked for again."""
         return len(self._done) - self._next
 
+    @property
+    def age_s(self) -> float:
+        """Since the last launch was measured; 0 where none was."""
+        return max(0.0, time.time() - self._done[-1].at_s) if self._done else 0.0
+
     def begin(self, before: list[dict[str, Any]]) -> None:
-        """Write the question down, and what runs on the host."""
-        self.before = before
+        """Write the question down, and what runs on the host; nothing is measured yet."""
+        self.before, self._done, self._next = before, [], 0
         self._write()
 
     def recall(self, setting: str) -> Measured | None:
@@ -102,21 +108,57 @@ class Journal:
     def _read(self) -> bool:
         """Take in an unfinished journal; False where there is none."""
         try:
-            lines = self.path.read_text().splitlines()
-        except FileNotFoundError:
-            return False
-        try:
-            rows = [json.loads(line) for line in lines[:-1]] + _last(lines)
+            rows = _rows(self.path)
             if not rows or rows[0]["question"] != self._question or "end" in rows[-1]:
                 return False
-            self.before = list(rows[0]["before"])
-            self._done = [Measured(**{**row, "runs": tuple(row["runs"])}) for row in rows[1:]]
+            self.before = _servers(rows[0]["before"])
+            self._done = [_measured(row) for row in rows[1:]]
+        except FileNotFoundError:
+            return False
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             hint = "add --anew: it is measured from the start"
             raise InputError(
                 "the experiment's journal is damaged", where=str(self.path), next_step=hint
             ) from error
         return True
+
+
+def unfinished(folder: Path, host: str) -> list[dict[str, Any]]:
+    """What ran on a host before the experiments there that have not ended; the latest one first.
+
+    Args:
+        folder: Where journals lie.
+        host: The inventory's name.
+    """
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True):
+        try:
+            rows = _rows(path)
+            if rows and rows[0]["question"]["host"] == host and "end" not in rows[-1]:
+                found += _servers(rows[0]["before"])
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            continue  # whoever asks its question is told
+    return found
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """The lines of a journal; the last one may have been cut off while it was written."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines[:-1]] + _last(lines)
+
+
+def _servers(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ValueError("no list of servers")
+    return value
+
+
+def _measured(row: dict[str, Any]) -> Measured:
+    made = Measured(**{**row, "runs": tuple(float(value) for value in row["runs"])})
+    texts = (made.setting, made.run_id, made.why)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(made.at_s, int | float):
+        raise TypeError("a field of another kind")
+    return made
 
 
 def _last(lines: list[str]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -38,7 +39,8 @@ class Change:
             return f"no {shown}"
         if self.value is True:
             return shown
-        return f"{shown} {self.value}" if self.kind == "args" else f"{shown}={self.value}"
+        value = shlex.quote(str(self.value))
+        return f"{shown} {value}" if self.kind == "args" else f"{shown}={value}"
 
     @property
     def key(self) -> str:
