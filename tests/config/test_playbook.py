@@ -11,6 +11,7 @@ import pytest
 
 from stoker.config import playbook
 from stoker.config.playbook import Playbook
+from stoker.config.playbooktree import Entry, Task
 from stoker.errors import EXIT_INPUT, ConfigError, InputError
 from stoker.fleet.verbs import modules
 from tests.config.conftest import CASES
@@ -19,6 +20,12 @@ BAD = sorted((CASES / "playbook" / "bad").glob("*.yml"))
 GOOD = CASES / "playbook" / "good" / "every-keyword.yml"
 
 Written = Callable[[Mapping[str, str]], Path]
+
+
+def _task(entry: Entry) -> Task:
+    """An entry that is no block."""
+    assert isinstance(entry, Task)
+    return entry
 
 
 def load(path: Path) -> Playbook:
@@ -57,13 +64,13 @@ def test_all_that_is_built_is_read() -> None:
     first, last = book.plays
     assert first.hosts == ("all", "!{{ left_out }}")
     assert first.vars == {"left_out": "node175", "word": "{{ later }}", "runs": 3}
-    task = first.tasks[0]
+    task = _task(first.tasks[0])
     assert task.place == "every-keyword.yml:8"
     assert task.args == {"cmd": "echo {{ item }} NAME=value if=x", "chdir": "/tmp", "stdin": "{{ word }}"}
     assert task.when == ("word is defined", "item != 'three'", True)
     assert task.tags == {"book", "first", "second", "third", "fourth"}
     assert (task.no_log, task.timeout, task.register) == (True, 10, "said")
-    assert [task.args for task in last.tasks] == [
+    assert [_task(task).args for task in last.tasks] == [
         {"cmd": "curl timeout=5 cmd=x verbosity=1"},
         {"msg": "a text with x=1 in it"},
     ]
@@ -71,14 +78,14 @@ def test_all_that_is_built_is_read() -> None:
 
 def test_names_and_words_are_taken_as_they_are_written() -> None:
     tasks = {task.line: task for task in load(GOOD).plays[0].tasks}
-    args = [task.args for task in tasks.values()]
+    args = [_task(task).args for task in tasks.values()]
     assert {"argv": ["echo", "1.10", "no"]} in args
     assert {"profile": ["1.10", "kimi-k25"]} in args
     assert {"slot": "no"} in args
 
 
 def test_a_collections_name_of_a_builtin_module_is_the_module() -> None:
-    assert [task.module for task in load(GOOD).plays[0].tasks].count("shell") == 1
+    assert [_task(task).module for task in load(GOOD).plays[0].tasks].count("shell") == 1
 
 
 def test_mistakes_in_a_file_of_variables_are_told_at_that_file(written: Written) -> None:

@@ -12,7 +12,8 @@ import pytest
 from stoker.benchmarks import Bench
 from stoker.errors import InputError
 from stoker.results import record as records
-from stoker.results.record import Metric, build, is_safe_id, loads, new_run_id
+from stoker.results.metrics import Metric
+from stoker.results.record import build, is_safe_id, loads, new_run_id
 from stoker.results.stats import judge
 from tests.results.made import bad, good, invalid, record, result, run, subject
 
