@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Pattern, Set, Tuple
@@ -20,6 +21,7 @@ MAX_FINDINGS = 5_000
 _DEADLINE_S = 60.0
 _MAX_SKIPPED = 100
 _ENV_FILE = re.compile(r"^\s*EnvironmentFile\s*=\s*-?(/\S+)", re.MULTILINE)
+_TOKEN = re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.")  # a JWT, under whatever name
 _FORBIDDEN = ("/proc/", "/sys/", "/dev/")
 
 
@@ -213,4 +215,13 @@ def _folder(ctx: Context, path: str) -> str:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    return is_credential(name) or describe.command([value]) != [value]
+    words = _words(value)
+    return is_credential(name) or describe.command(words) != words or bool(_TOKEN.search(value))
+
+
+def _words(value: str) -> List[str]:
+    """A value as the command line that it may be."""
+    try:
+        return shlex.split(value) or [value]
+    except ValueError:
+        return value.split() or [value]

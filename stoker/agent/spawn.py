@@ -104,8 +104,8 @@ def _in_folder(cwd: Optional[str], argv: List[str], env: Mapping[str, str], pipe
     if cwd is None:
         return _first(argv, env, pipes)
     back = _here()
-    os.chdir(cwd)
     try:
+        os.chdir(cwd)
         return _first(argv, env, pipes)
     finally:
         if back is not None:

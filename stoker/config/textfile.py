@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from pathlib import Path
 
 from stoker.errors import ConfigError, Problem
@@ -20,7 +23,13 @@ def read(path: Path, shown: str) -> str:
         ConfigError: Unreadable, too large, or not UTF-8.
     """
     try:
-        with path.open("rb") as file:
+        # Without O_NONBLOCK a pipe without a writer would be waited for.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            kind = os.fstat(file.fileno()).st_mode
+            if stat.S_ISDIR(kind):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not stat.S_ISREG(kind):
+                raise ConfigError([Problem(shown, 0, "is no file: a pipe or a device")])
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)

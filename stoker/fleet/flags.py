@@ -15,6 +15,28 @@ from stoker.errors import InputError, nearest
 Kind = Literal["text", "list", "flag", "whole", "number", "regex", "since", "name"]
 
 
+# Commands of the results that are here: they name hosts, and take no inventory.
+_OF_RESULTS = ("results", "report", "show", "compare")
+
+
+def at_inventory(text: str, inventory: str) -> str:
+    """A text whose ``inv`` commands name the inventory too: without it they would mean other hosts.
+
+    Args:
+        text: For people; commands in it that name hosts get ``--inventory``.
+        inventory: As typed; empty for the project's own.
+    """
+    if not inventory or "inv " not in text:
+        return text
+    said = f" --inventory {quote(inventory)}"
+
+    def named(found: re.Match[str]) -> str:
+        own = found[1] in _OF_RESULTS or "--inventory" in found[2]
+        return found[0] if own else f"inv {found[1]}{said}{found[2]}"
+
+    return re.sub(r"\binv ([a-z][a-z-]*)((?: [^;&|\n]*?)? --(?:host|limit) [^;&|\n]*)", named, text)
+
+
 @dataclass(frozen=True)
 class Flag:
     """One named argument.

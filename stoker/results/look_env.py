@@ -55,7 +55,8 @@ def look(new: Side, base: Side) -> Findings:
     other, equal_other, unknown_other = _hashed(new, base)
     told = [count(equal, "tuning variable")] if equal else []
     told += [f"{count(equal_other, 'other variable')} of the environment"] if equal_other else []
-    causes = [_judged(d, new, base) for d in tuning] + apart + [_judged_other(d) for d in other]
+    passed_over = _unread(base)
+    causes = [_judged(d, new, base, passed_over) for d in tuning] + apart + [_judged_other(d) for d in other]
     return Findings(tuple(causes), tuple(told), (*unknown, *unknown_other))
 
 
@@ -105,7 +106,15 @@ def _not_comparable(name: str, new: Side, base: Side) -> str:
     return ""
 
 
-def _judged(difference: _Difference, new: Side, base: Side) -> Cause:
+def _unread(side: Side) -> frozenset[str]:
+    """Variables that its others kept from being read: a buffer's size under another protocol."""
+    from stoker.tuning import Setting, check
+
+    remarks = check(dict(side.fingerprint.env), Setting(engine=side.engine))
+    return frozenset(remark.name for remark in remarks if remark.code.endswith("-unread"))
+
+
+def _judged(difference: _Difference, new: Side, base: Side, unread: frozenset[str]) -> Cause:
     name = difference.name
     by_engine = {*new.fingerprint.engine_set, *base.fingerprint.engine_set}
     confidence, reason, weight = LIKELY, _REASONS[difference.kind], 10 * _KINDS[difference.kind]
@@ -124,6 +133,8 @@ def _judged(difference: _Difference, new: Side, base: Side) -> Cause:
         )
     elif not (names.is_communication(name) or names.engine_of(name)):
         weight += 5
+    if name in unread:
+        weight, reason = weight + 9, f"{reason}; what was set beside it kept it from being read"
     return Cause(TUNING, difference.title, difference.detail, confidence, reason, weight, name)
 
 

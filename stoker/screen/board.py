@@ -23,8 +23,9 @@ _LARGEST = 1e15  # of a number that a host sends and a bar can show
 class Board:
     """Live progress of many hosts; safe to call from their threads."""
 
-    def __init__(self, console: Console | Paper, width: int) -> None:
+    def __init__(self, console: Console | Paper, width: int, spelled: Callable[[str], str] = str) -> None:
         self._console = console
+        self._spelled = spelled
         self._width = width
         self._lock = threading.Lock()
         self._rows: dict[str, TaskID] = {}
@@ -68,7 +69,8 @@ class Board:
         """One finished thing about a host."""
         with self._lock:
             self._tell_rests(host)
-            self._line(host, *parts)
+            told = ((part, "") if isinstance(part, str) else part for part in parts)
+            self._line(host, *((self._spelled(text), style) for text, style in told))
 
     def _line(self, host: str, *parts: str | tuple[str, str]) -> None:
         self._console.print(line_of([(host.ljust(self._width) + "  ", "bold"), *parts]))

@@ -52,7 +52,11 @@ class Grid:
         from rich.text import Text
 
         table = Table(
-            title=self.title or None, title_justify="left", header_style="bold", box=None, pad_edge=False
+            title=Text(self.title) if self.title else None,
+            title_justify="left",
+            header_style="bold",
+            box=None,
+            pad_edge=False,
         )
         for name in self.columns:
             side: Literal["left", "right"] = "right" if name.endswith(">") else "left"
@@ -65,7 +69,7 @@ class Grid:
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> Grid:
     """A table with cleaned cells; its columns are named as ``Screen.table`` has it."""
-    return Grid(tuple(columns), tuple(tuple(map(_cell, row)) for row in rows), title)
+    return Grid(tuple(columns), tuple(tuple(map(_cell, row)) for row in rows), clean_line(title))
 
 
 def _cell(cell: Any) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+# How a text's commands have to be typed where it is read.
+Spelled = Callable[[str], str]
 _PLAIN = "stoker-plain"  # the name of what follows, for Python's codecs
 _SIGNS = str.maketrans("✓✗·→×…│⏎–−±", "+x.>x~| --~")
 
@@ -48,12 +50,20 @@ class Screen:
             if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
                 stream.reconfigure(errors=_PLAIN)
         file = sys.stderr if json else sys.stdout
+        self.spelled: Spelled = str
         self.console = console_of(file)
         self.errors = console_of(sys.stderr)
 
     def say(self, *parts: str | tuple[str, str]) -> None:
         """One line; a part is text or (text, style). Cleaned, and nothing is read as markup."""
-        self.console.print(line_of(parts))
+        self.console.print(line_of(self._spelled(parts)))
+
+    def _spelled(self, parts: Sequence[str | tuple[str, str]]) -> list[str | tuple[str, str]]:
+        """Parts with their commands as they have to be typed here."""
+        return [
+            self.spelled(part) if isinstance(part, str) else (self.spelled(part[0]), part[1])
+            for part in parts
+        ]
 
     def text(self, text: str) -> None:
         """A text of several lines, as it is."""
@@ -108,7 +118,7 @@ class Screen:
         self.errors.print(line_of([word or ("error ", BAD), (place, "bold"), error.what]))
         self.evidence(error.evidence, self.errors)
         if error.next_step:
-            self.errors.print(line_of([("  next: ", "cyan"), error.next_step]))
+            self.errors.print(line_of([("  next: ", "cyan"), self.spelled(error.next_step)]))
 
     def aside(self, *parts: str | tuple[str, str], end: str = "\n") -> None:
         """One line on stderr, or the question that an answer is typed behind."""
@@ -131,6 +141,6 @@ class Screen:
         Args:
             hosts: Names, for the width of the first column.
         """
-        board = Board(self.console, max((len(h) for h in hosts), default=0))
+        board = Board(self.console, max((len(h) for h in hosts), default=0), self.spelled)
         with board:
             yield board

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from invoke.tasks import Task
 
 from stoker import __version__
 from stoker.errors import EXIT_FAULT, EXIT_INTERRUPTED, StokerError
-from stoker.fleet.flags import Flag, parse_all
+from stoker.fleet.flags import Flag, at_inventory, parse_all
 
 if TYPE_CHECKING:
     from stoker.tasks.run import Run
@@ -134,6 +135,7 @@ def _run(
         root, values = Path(str(c.config.stoker_root)), _plain(c.config.get("stoker", {}))
         run = Run.begin(name, root, _usable(root, values) if forgiving else values, screen)
         run.args = parse_all(flags, given)
+        screen.spelled = partial(at_inventory, inventory=run.args.get("inventory") or "")
         code = body(run)
     except StokerError as raised:
         error, code = raised, raised.exit_code
@@ -147,10 +149,11 @@ def _run(
     except Exception as raised:
         from stoker.tasks import faults
 
-        code = EXIT_FAULT
         secrets = run.project.secrets if run else None
         error = faults.of(raised, secrets)
-        screen.trace(faults.trace(raised, secrets))
+        code = error.exit_code
+        if code == EXIT_FAULT:
+            screen.trace(faults.trace(raised, secrets))
         screen.error(error)
     if screen.json:
         _document(name, code, run.document if run else {}, error)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 
 from stoker.config.mask import Mask
 from stoker.config.secrets import Secrets
-from stoker.errors import StokerError
+from stoker.errors import InputError, StokerError
 
+# A folder that may not be written, a full disk: the machine's, whatever we did.
+_NOT_OURS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT)
 _LINES = 12  # as many as an error shows
 
 
@@ -25,6 +28,9 @@ def of(raised: BaseException, secrets: Secrets | None, host: str = "") -> Stoker
         host: Where it happened, with the end of the traceback as evidence; empty for the whole command, whose
             traceback is shown by itself.
     """
+    if isinstance(raised, OSError) and raised.errno in _NOT_OURS and raised.filename:
+        hint = "make it writable, or make room on its disk"
+        return InputError(f"{raised.filename}: {raised.strerror}", where=host, next_step=hint)
     what = f"a fault in Stoker: {type(raised).__name__}: {raised}"
     return StokerError(
         Mask(secrets.values if secrets else ()).text(what),

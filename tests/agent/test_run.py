@@ -177,3 +177,11 @@ def test_nothing_is_left(context: Context) -> None:
     assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
     assert context.session._children == {}
     assert set(descendants(os.getpid())) <= children
+
+
+def test_a_folder_that_is_not_there_costs_no_descriptor(context: Context) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        with pytest.raises(AgentError):
+            execute(context, {"argv": ["true"], "cwd": "/nowhere/at/all"})
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

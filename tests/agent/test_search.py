@@ -190,3 +190,17 @@ def test_homes_are_those_of_all_users_and_no_system_folder(tmp_path: Path) -> No
     found = searchplaces.homes({"HOME": str(tmp_path)})
     assert found[0] == str(tmp_path)
     assert not {"/", "/bin", "/nonexistent"} & set(found)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "--api-key s3cr3tkey123",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTYifQ.abcdefgh",
+        "x --hf-token=abcdefgh1",
+    ],
+)
+def test_a_secret_in_another_variables_value_is_not_told(tmp_path: Path, value: str) -> None:
+    (tmp_path / ".bashrc").write_text(f"export VLLM_Z='{value}'\n")
+    found = searched(tmp_path, "VLLM_*")
+    assert "s3cr3tkey123" not in str(found) and "abcdefgh" not in str(found), found

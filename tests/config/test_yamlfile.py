@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -380,3 +381,11 @@ def test_an_escape_beyond_unicode_is_a_mistake(
     monkeypatch.setattr(yamltree, "_Loader", loader)
     with pytest.raises(ConfigError):
         loads(text, "f.yml")
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_in_a_files_place_is_a_mistake_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "profile.yml"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="is no file"):
+        load(pipe)

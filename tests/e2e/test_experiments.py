@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -129,3 +130,22 @@ def test_speculation_is_weighed_at_each_batch_size_and_the_host_put_back(project
     assert alone["acceptance"]["length"] > 1.2
     assert alone["speedup"] == pytest.approx(alone["acceptance"]["length"] / alone["break_even"])
     assert runs_now(project) == "[]", "nothing ran before, so nothing runs after"
+
+
+@pytest.mark.timeout(240)
+def test_what_ran_before_a_killed_experiment_runs_again_after_the_next_one(project: ProjectFolder) -> None:
+    """What runs then is the killed one's trial, and nobody's server."""
+    plain = (project.root / "profiles/plain.yml").read_text()
+    project.write("profiles/plain.yml", plain.replace("{runs: 4, tokens: 128}", "{runs: 2, tokens: 16}"))
+    assert project.inv("restart", *AT, "--profile", "plain").code == 0
+    argv = ("sweep", *AT, "--profile", "plain", "--set")
+    begun = project.start(*argv, "LLAMA_ARG_SPEC_TYPE=ngram-simple,ngram-mod")
+    assert begun.stdout is not None
+    for line in begun.stdout:
+        if "2/3" in line and "tok/s" in line:
+            break
+    os.killpg(begun.pid, signal.SIGKILL)
+    begun.communicate()
+    ended = project.inv(*argv, "LLAMA_ARG_CACHE_RAM=64", timeout_s=120)
+    assert ended.code == 0, ended.text
+    assert runs_now(project) == "['plain']", ended.text

@@ -13,7 +13,7 @@ from stoker.config import settings
 from stoker.config.inventory import Host
 from stoker.errors import HostFailed, InputError
 from stoker.fleet import daily, life, matrix, servers
-from stoker.fleet.flags import command_line, parse_all
+from stoker.fleet.flags import at_inventory, command_line, parse_all
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.project import Project
 from stoker.fleet.session import Session, target_of
@@ -287,3 +287,22 @@ def test_nothing_there_is_nothing_to_pull_and_a_file_is_no_folder(project: Proje
 def test_an_empty_word_does_not_mean_the_whole_host(name: str) -> None:
     with pytest.raises(InputError, match="empty"):
         parse_all(VERBS["kill"].flags, {name: ""})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("inv restart --host n1 --profile p", "inv restart --inventory .lab/inventory --host n1 --profile p"),
+        ("a; inv play book --limit n1", "a; inv play --inventory .lab/inventory book --limit n1"),
+        (
+            "inv stop --host n1 && inv wait --host n1",
+            "inv stop --inventory .lab/inventory --host n1 && inv wait --inventory .lab/inventory --host n1",
+        ),
+        ("inv results --host n1", "inv results --host n1"),
+        ("inv hosts lists them", "inv hosts lists them"),
+        ("inv status --inventory x --host n1", "inv status --inventory x --host n1"),
+    ],
+)
+def test_a_command_that_is_told_means_the_hosts_that_were_meant(text: str, said: str) -> None:
+    assert at_inventory(text, ".lab/inventory") == said
+    assert at_inventory(text, "") == text

@@ -87,3 +87,14 @@ def test_a_reader_that_has_gone_ends_the_command_and_no_hosts_work() -> None:
             paper.print(line_of(["two"]))
         with open(os.devnull, "w") as null:  # what is left in its buffer must go somewhere
             os.dup2(null.fileno(), file.fileno())
+
+
+@pytest.mark.parametrize(
+    "title", ["\x1b]0;owned\x07\x1b[31mred", "\u202emodel", "[dim]gone[/dim]", "m[/b]", "\u061c\U000e0041x"]
+)
+def test_a_tables_title_is_cleaned_and_no_markup(title: str) -> None:
+    written = io.StringIO()
+    Paper(written).print(table_of(("a", "b"), [("1", "2")], title))
+    text = written.getvalue()
+    assert not set("\x1b\u202e\u061c\U000e0041") & set(text)
+    assert "[dim]gone[/dim]" in text or "[dim]" not in title

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from pathlib import Path
@@ -48,5 +49,6 @@ def write(path: Path, text: str) -> int:
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
     return len(data)
