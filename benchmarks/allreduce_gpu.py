@@ -45,7 +45,7 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
     "ll": {"NCCL_PROTO": "LL"},
     "simple": {"NCCL_PROTO": "Simple"},
     "ll128": {"NCCL_PROTO": "LL128"},
-    "tree": {"NCCL_ALGO": "Tree"},
+    "tree": {"NCCL_ALGO": "allreduce:tree"},
     "ring": {"NCCL_ALGO": "Ring"},
     "ring-ll": {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"},
     "ring-ll-4": {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL", "NCCL_MAX_NCHANNELS": "4"},
