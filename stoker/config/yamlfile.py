@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -12,11 +13,13 @@ from typing import Any
 from stoker.config import textfile
 from stoker.config.textfile import MAX_BYTES
 from stoker.config.yamltree import Node, Secret, Vault, build
-from stoker.errors import Problem
+from stoker.errors import ConfigError, Problem
 
 __all__ = ["MAX_BYTES", "Document", "Secret", "Vault", "in_yaml", "load", "loads", "read_as"]
 
 _Path = Sequence[str | int]
+# Of YAML's flow style; no text that people write comes near.
+_BRACKETS = 600
 
 
 @dataclass(frozen=True)
@@ -132,8 +135,21 @@ def loads(text: str, shown: str) -> Document:
             (``2024-02-30``); and a syntax error, an endless or runaway alias, a second document, or a nesting
             deeper than 100, after which nothing more is read.
     """
+    _refuse_depth(text, shown)
     root = build(text, shown)
     return Document(shown, None if root is None else root.value, root)
+
+
+def _refuse_depth(text: str, shown: str) -> None:
+    """A thousand open brackets: PyYAML's time for them grows with more than the square of their number."""
+    if text.count("[") + text.count("{") < _BRACKETS:
+        return
+    line, depth = 1, 0
+    for sign in re.finditer(r"[\[\]{}\n]", text):
+        line += sign[0] == "\n"
+        depth += (sign[0] in "[{") - (sign[0] in "]}")
+        if depth >= _BRACKETS:
+            raise ConfigError([Problem(shown, line, f"{_BRACKETS} brackets are open here: nested too deep")])
 
 
 def _is_index(step: object, items: list[Node]) -> bool:

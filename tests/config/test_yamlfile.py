@@ -389,3 +389,10 @@ def test_a_pipe_in_a_files_place_is_a_mistake_and_not_waited_for(tmp_path: Path)
     os.mkfifo(pipe)
     with pytest.raises(ConfigError, match="is no file"):
         load(pipe)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("signs", ["[", "{", "[{"])
+def test_thousands_of_open_brackets_are_a_mistake_at_once(signs: str) -> None:
+    with pytest.raises(ConfigError, match="nested"):
+        loads("a: 1\nb: " + signs * 20_000, "deep.yml")
