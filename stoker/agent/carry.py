@@ -3,13 +3,13 @@
 A program of its own on a second channel, sent as its source. The controller says in one line of JSON what it
 wants; then bytes follow, with nothing between them:
 
-``{"do": "send", "root", "files": [{path, size, offset}]}``: each file's bytes from ``offset`` to ``size``, as
-many as were announced and no more.
+``{"do": "send", "root", "files": [{path, size, offset}], "silence_s"}``: each file's bytes from ``offset`` to
+``size``, as many as were announced and no more.
 
-``{"do": "put", "root", "folders": [{path, mode}], "files": [{path, size, mode, sha256}], "check"}``: answered
-by ``{"have": [bytes, …], "root"}`` on a line: how much of each is here: all of it, where a file of that name
-is the same; the part that an interrupted one left; or -1. Unless ``check`` is set, the bytes behind that
-are taken, and at the end comes ``{"put": count}``.
+``{"do": "put", "root", "folders": [{path, mode}], "files": [{path, size, mode, sha256}], "check",
+"silence_s"}``: answered by ``{"have": [bytes, …], "root"}`` on a line: how much of each is here: all of it,
+where a file of that name is the same; the part that an interrupted one left; or -1. Unless ``check`` is set,
+the bytes behind that are taken, and at the end comes ``{"put": count}``.
 
 ``{"error": {what, path}}`` may come in place of any line, and is the last.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import stat
 import sys
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 18
 _LARGE = 1 << 20
+_PIECE = 1 << 14
+_FIRST_S = 60.0  # until the order has come, which says how long silence is borne
 
 
 class Refused(Exception):
@@ -38,19 +41,65 @@ class Refused(Exception):
         self.path = path
 
 
+class _Source:
+    """Our input. Whoever says nothing for too long is gone: SIGALRM ends us, as silence ends an agent."""
+
+    def __init__(self) -> None:
+        self.silence_s = _FIRST_S
+        self._file: Any = os.fdopen(0, "rb", _BLOCK)
+
+    def readline(self) -> bytes:
+        """A line, with its end; empty at the end of the input."""
+        with _Watch(self.silence_s):
+            line: bytes = self._file.readline()
+            return line
+
+    def read1(self, size: int) -> bytes:
+        """At most so many bytes; empty at the end of the input."""
+        with _Watch(self.silence_s):
+            data: bytes = self._file.read1(size)
+            return data
+
+
+class _Sink:
+    """Our output, likewise: nobody takes it any more where a cable was pulled out."""
+
+    def __init__(self) -> None:
+        self.silence_s = _FIRST_S
+
+    def write(self, data: bytes) -> None:
+        """All of it, in pieces that even a slow line takes in time."""
+        rest = memoryview(data)
+        while rest:
+            with _Watch(self.silence_s):
+                rest = rest[os.write(1, rest[:_PIECE]) :]
+
+
+class _Watch:
+    """So many seconds for what stands in its block."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def main(mark: str) -> int:
     """Say that we are here, read the order, follow it."""
-    source, sink = os.fdopen(0, "rb", _BLOCK), os.fdopen(1, "wb", _BLOCK)
+    source, sink = _Source(), _Sink()
     sink.write(mark.encode() + b"\n")
-    sink.flush()
     line = b"\n"
-    while not line.startswith(
-        mark.encode()
-    ):  # a start-up file may have been meant to read a line, and did not
+    # A start-up file may have been meant to read a line, and did not.
+    while not line.startswith(mark.encode()):
         line = source.readline()
         if not line:
             return 3
     order = json.loads(line[len(mark) :].decode())
+    source.silence_s = sink.silence_s = float(order["silence_s"])
     try:
         if order["do"] == "send":
             _send(order, sink)
@@ -68,7 +117,6 @@ def main(mark: str) -> int:
 
 def _say(sink: Any, message: Dict[str, Any]) -> None:
     sink.write(json.dumps(message).encode() + b"\n")
-    sink.flush()
 
 
 def _send(order: Dict[str, Any], sink: Any) -> None:
@@ -88,7 +136,6 @@ def _send(order: Dict[str, Any], sink: Any) -> None:
                     raise Refused("is shorter than it was announced", item["path"])
                 sink.write(block)
                 left -= len(block)
-    sink.flush()
 
 
 def _put(order: Dict[str, Any], source: Any, sink: Any) -> None:

@@ -278,6 +278,8 @@ def combine(*terms: Any, recursive: bool = False, list_merge: str = "replace") -
 
 
 def _merged(low: Mapping[Any, Any], high: Mapping[Any, Any], recursive: bool, lists: str) -> dict[Any, Any]:
+    if low == high:
+        return dict(high)  # as Ansible has it: nothing is added to what is the same
     found = dict(low)
     for key, value in high.items():
         old = low.get(key)

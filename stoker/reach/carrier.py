@@ -81,7 +81,8 @@ class Carrier:
             raise error.at(self._host) from error
         try:
             # The empty line is for a start-up file that reads one.
-            self._channel.send(b"\n" + f"{self._mark} {json.dumps(order)}\n".encode())
+            whole = {**order, "silence_s": self._silence_s}
+            self._channel.send(b"\n" + f"{self._mark} {json.dumps(whole)}\n".encode())
             self._skip_to_mark()
         except Unreachable as error:
             self._channel.close()

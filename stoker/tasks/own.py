@@ -47,13 +47,15 @@ def test(run: Run) -> int:
         argv += ["--cov=stoker", "--cov-append", "--cov-report=term:skip-covered"]
     # Most tests wait for processes, so that several at once pay; those that measure need the machine alone.
     side_by_side = ("-n", str(2 * _cpus()), "--dist", "loadfile", "-m", "not alone")
-    codes = [_call(run, *argv, *side_by_side)]
-    if codes == [_FAILED]:
-        # They take ports of one machine and end processes on it: what fails beside others may pass by itself,
-        # and only what fails by itself too is wrong.
-        run.screen.say(("what failed side by side, once more one by one", "bold yellow"))
-        codes = [_call(run, *argv, "--last-failed", "-m", "not alone")]
-    codes.append(_call(run, *argv, "-m", "alone"))
+    codes = []
+    for part in (side_by_side, ("-m", "alone")):
+        code = _call(run, *argv, *part)
+        if code == _FAILED:
+            # They take ports of one machine, end processes on it and measure: what fails beside others, or
+            # on a machine that was busy for a moment, may pass by itself. Only what fails again is wrong.
+            run.screen.say(("what failed, once more one by one", "bold yellow"))
+            code = _call(run, *argv, "--last-failed", *part[-2:])
+        codes.append(code)
     return EXIT_DONE if set(codes) <= {0, _NOTHING_CHOSEN} and 0 in codes else EXIT_FAULT
 
 

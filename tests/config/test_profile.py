@@ -263,7 +263,7 @@ def test_record_that_holds_no_profile_is_told(change: dict[str, Any], said: str)
         ("{tokens: 1}", "1 is out of range (2 to 1000000)"),
         ("{runs: 1001}", "1001 is out of range (1 to 1000)"),
         ("{concurrency: 5000}", "5000 is out of range (1 to 4096)"),
-        ("{name: decod}", "'decod' is no benchmark (did you mean 'decode'?)"),
+        ("{name: decod}", "'decod' is no benchmark of a server (did you mean 'decode'?)"),
         ("{rate: 4}", "rate is of the benchmark serve (name: serve)"),
         ("{name: serve, rate: 0}", "0 is out of bounds, rate goes from 0.001 to 1e+07"),
         (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
+import time
 from pathlib import Path
 
 from tests.sshd import SshServer
@@ -60,8 +63,13 @@ class Namespace:
         _ip("-n", self._name, "link", "set", self._far, "down")
 
     def mend(self) -> None:
-        """Put the cable back."""
+        """Put the cable back, and wait until something passes: the kernel looks at a link once a second."""
         _ip("-n", self._name, "link", "set", self._far, "up")
+        end = time.monotonic() + 20
+        while _answers(self.address) in (errno.EHOSTUNREACH, errno.ETIMEDOUT, errno.EAGAIN):
+            if time.monotonic() > end:
+                raise AssertionError(f"nothing passes to {self.address} though the cable is back")
+            time.sleep(0.1)
 
     def remove(self) -> None:
         """Take the namespace away, and the interfaces with it."""
@@ -103,6 +111,13 @@ class Stopped:
 
 
 Cable = Namespace | Stopped
+
+
+def _answers(address: str) -> int:
+    """What a connection to a port there ends with: 0, or refused, once packets pass."""
+    with socket.socket() as link:
+        link.settimeout(1.0)
+        return link.connect_ex((address, _PORT))
 
 
 def _ip(*words: str) -> None:
