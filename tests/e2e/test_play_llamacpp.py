@@ -51,18 +51,19 @@ def test_runbooks_restart_prove_measure_accept_and_judge(shipped: ProjectFolder)
     project = shipped
     checked = project.inv("play", "restart-bench-compare", *GIVEN, "--check", "--json")
     assert checked.code == 0, checked.text
-    assert checked.json["recap"]["box"]["skipped"] == 4  # bench, and what looks at its result
+    assert checked.json["recap"]["box"]["skipped"] == 5  # bench, and what looks at its result
 
     first = project.inv("play", "restart-bench-compare", *GIVEN, "--json")
     assert first.code == 0, first.text
-    restart, bench, compare, explain, verdict = first.json["plays"][0]["tasks"]
+    restart, bench, compare, explain, verdict, unjudged = first.json["plays"][0]["tasks"]
     assert restart["hosts"]["box"]["command"] == "inv restart --host box --profile tuned"
     assert restart["hosts"]["box"]["status"] == "changed"
     assert restart["hosts"]["box"]["result"]["proof"]["verdict"] == "in-force"
     assert bench["hosts"]["box"]["command"] == "inv bench --host box --profile tuned --runs 2 --tokens 16"
     assert bench["hosts"]["box"]["result"]["verdict"] == "no-baseline"
     assert compare["hosts"]["box"]["status"] == explain["hosts"]["box"]["status"] == "skipped"
-    assert verdict["hosts"]["box"]["status"] == "ok"
+    assert verdict["hosts"]["box"]["status"] == "skipped", "nothing was compared, so nothing passes"
+    assert unjudged["hosts"]["box"]["status"] == "ok"
 
     after = project.inv("play", "after-reboot", *GIVEN, "--skip-tags", "host", "--json")
     assert after.code == 0, after.text
