@@ -37,18 +37,24 @@ def check(run: Run) -> int:
     return EXIT_FAULT if failed else EXIT_DONE
 
 
-@command(Flag("only", "Pytest's -k expression."), Flag("coverage", "Measure coverage too.", "flag"))
+@command(
+    Flag("only", "Pytest's -k expression."),
+    Flag("coverage", "Measure coverage too.", "flag"),
+    Flag("long", "Those instead that restart real servers for minutes.", "flag"),
+)
 def test(run: Run) -> int:
     """The tests, as CI runs them."""
     argv = ["pytest", "-q"]
+    if run.args["long"]:
+        return EXIT_FAULT if _call(run, *argv, "-m", "long") else EXIT_DONE
     if run.args["only"]:
         argv += ["-k", run.args["only"]]
     if run.args["coverage"]:
         argv += ["--cov=stoker", "--cov-append", "--cov-report=term:skip-covered"]
     # Most tests wait for processes, so that several at once pay; those that measure need the machine alone.
-    side_by_side = ("-n", str(2 * _cpus()), "--dist", "loadfile", "-m", "not alone")
+    side_by_side = ("-n", str(2 * _cpus()), "--dist", "loadfile", "-m", "not alone and not long")
     codes = []
-    for part in (side_by_side, ("-m", "alone")):
+    for part in (side_by_side, ("-m", "alone and not long")):
         code = _call(run, *argv, *part)
         if code == _FAILED:
             # They take ports of one machine, end processes on it and measure: what fails beside others, or

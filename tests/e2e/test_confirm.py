@@ -56,6 +56,7 @@ def test_a_loss_is_confirmed_by_one_pair_and_the_host_runs_what_ran(lost: Projec
     assert "restarts" in planned.text
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_where_the_setting_is_the_accepted_one_only_that_is_launched(lost: ProjectFolder) -> None:
     assert lost.inv("restart", *AT, "--profile", "tuned").code == 0

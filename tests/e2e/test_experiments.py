@@ -71,6 +71,7 @@ def test_a_cause_is_verified_by_restarts_through_an_interruption(lost: ProjectFo
     assert lost.inv("explain", *AT, "--json").json["hosts"]["box"]["results"][0]["causes"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_variable_that_makes_the_loss_is_found_among_three(lost: ProjectFolder) -> None:
     planned = lost.inv("bisect", *AT, "--check")
@@ -111,6 +112,7 @@ def test_a_sweep_ranks_what_serves_names_what_does_not_and_writes_the_best(proje
     assert "there is such a profile" in again.text
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_speculation_is_weighed_at_each_batch_size_and_the_host_put_back(project: ProjectFolder) -> None:
     plain = (project.root / "profiles/plain.yml").read_text()

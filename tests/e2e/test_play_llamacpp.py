@@ -89,6 +89,7 @@ def steps(ended: Ended) -> dict[str, str]:
     return {task["name"]: one["status"] for task in tasks for one in task["hosts"].values()}
 
 
+@pytest.mark.long
 @pytest.mark.alone
 @pytest.mark.timeout(240)
 def test_a_roll_puts_back_what_ran_before_where_the_new_profile_is_slower(shipped: ProjectFolder) -> None:
