@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -77,11 +78,13 @@ class Store:
     def _sweep(self) -> None:
         """Take away what writers that were killed left behind."""
         for draft in self.folder.glob(".*.new"):
-            if time.time() - draft.lstat().st_mtime > _STALE_S:
+            with contextlib.suppress(FileNotFoundError):  # the draft of another host of this very command
+                if time.time() - draft.lstat().st_mtime <= _STALE_S:
+                    continue
                 if draft.is_dir() and not draft.is_symlink():
                     shutil.rmtree(draft, ignore_errors=True)
                 else:
-                    draft.unlink(missing_ok=True)
+                    draft.unlink()
 
     def save(self, record: Record) -> Path:
         """Write a record whole or not at all; an earlier one of the same id is replaced.

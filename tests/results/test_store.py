@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,17 @@ def test_one_look_shows_the_list_and_what_is_damaged(store: Store) -> None:
     assert [row.run_id for row in rows] == [bad().run_id]
     assert damaged == store.damaged()
     assert good(0).run_id in damaged[0].path
+
+
+def test_room_is_looked_for_by_many_hosts_at_once(tmp_path: Path) -> None:
+    """Each takes its own draft away again, and none stumbles over another's."""
+    store = Store(tmp_path / "results")
+
+    def look() -> None:
+        for _ in range(40):
+            store.check_room()
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(look) for _ in range(8)]:
+            done.result()
+    assert not list(store.folder.iterdir())
