@@ -58,6 +58,17 @@ def test_a_steady_drift_is_no_effect() -> None:
     assert abs(found.change) < 0.01
 
 
+def test_a_drift_is_no_effect_where_an_interruption_spread_the_launches() -> None:
+    """The order alone cancels it only where launches follow each other at equal distances."""
+    made = []
+    for at_s, restored in zip((0.0, 60.0, 120.0, 3600.0), order(), strict=True):
+        pace = 90 * math.exp(-0.3 * at_s / 3600)
+        made.append(Point(at_s, restored, [pace, pace * 1.0001, pace * 0.9999]))
+    found = effect(made, 0.293)
+    assert abs(found.change) < 0.01
+    assert found.verdict == NOT_THE_CAUSE
+
+
 def test_seconds_gain_by_falling() -> None:
     made = [Point(p.at_s, p.restored, [1 / x for x in p.runs]) for p in points(random.Random(5), 0.3)]
     found = effect(made, 0.26, higher_is_better=False)

@@ -54,6 +54,13 @@ def test_the_six_lost_variables_are_on_top_and_nothing_else_is_likely(story: Exp
     assert not [cause for cause in story.causes[6:] if cause.confidence == "likely"]
 
 
+def test_what_the_others_kept_from_being_read_is_the_last_of_them(story: Explanation) -> None:
+    """Under LL nothing reads the size of a Simple buffer: its loss costs nothing."""
+    last = story.causes[5]
+    assert last.name == "NCCL_BUFFSIZE"
+    assert last.reason.endswith("what was set beside it kept it from being read")
+
+
 def test_the_restart_explains_how_they_got_lost(story: Explanation) -> None:
     restart = story.causes[6]
     assert (restart.category, restart.confidence) == ("restart", "context")
