@@ -62,6 +62,10 @@ class InputError(StokerError):
     exit_code = EXIT_INPUT
 
 
+class OneHostsInput(InputError):
+    """What only one host could show to be wrong or not enough; the others are served."""
+
+
 @dataclass(frozen=True, order=True)
 class Problem:
     """One mistake in a file that people write.

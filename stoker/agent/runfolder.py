@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from types import MappingProxyType
 from typing import Any, Dict, Iterable, List, Mapping
 
@@ -90,8 +91,13 @@ def _sweep(runs: str) -> None:
         draft = _DRAFT.match(name)
         if draft and not os.path.exists("/proc/" + draft.group(1)):
             shutil.rmtree(path, ignore_errors=True)
-        elif _SAFE.fullmatch(name) and os.path.isdir(path) and not os.path.islink(path):
-            kept.append((os.lstat(path).st_mtime, path))
+        elif _SAFE.fullmatch(name):
+            try:
+                info = os.lstat(path)
+            except OSError:
+                continue  # another benchmark of this host has just taken it away
+            if stat.S_ISDIR(info.st_mode):
+                kept.append((info.st_mtime, path))
     for _, path in sorted(kept)[:-KEPT_RUNS]:
         shutil.rmtree(path, ignore_errors=True)
 

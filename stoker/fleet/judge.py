@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from stoker.errors import EXIT_DONE, EXIT_REGRESSED, ConfigError, InputError, StokerError
+from stoker.errors import EXIT_DONE, EXIT_REGRESSED, ConfigError, InputError, OneHostsInput, StokerError
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Typed, Verb
 from stoker.fleet.shown import counts
@@ -182,7 +182,7 @@ def _latest(job: Job, run: str | None) -> Record:
     newest = [one for one in store.list(host=job.host.name, last=_FAR_BACK) if TRIAL not in one.profile]
     if not newest:
         hint = f"inv bench --host {job.host.name}"
-        raise InputError("nothing was measured yet", where=job.host.name, next_step=hint)
+        raise OneHostsInput("nothing was measured yet", where=job.host.name, next_step=hint)
     return store.load(newest[0].run_id)
 
 

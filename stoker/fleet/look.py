@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from stoker.errors import HostError, HostFailed, InputError
+from stoker.errors import HostError, HostFailed, InputError, OneHostsInput
 from stoker.fleet import aftermath
 from stoker.fleet.flags import Flag, moment
 from stoker.fleet.hostdata import reading
@@ -118,7 +118,7 @@ def logs(job: Job) -> Outcome:
         data = job.session.call("logs", params)
     except HostFailed as error:
         if error.kind == "bad-request":
-            raise InputError(error.what, where=job.host.name, next_step=error.next_step) from error
+            raise OneHostsInput(error.what, where=job.host.name, next_step=error.next_step) from error
         if follow and error.kind == "cancelled" and job.session.stop.is_set():
             return Outcome("followed", {"logs": []})
         raise (aftermath.down(job, slots[0], error) if slots and len(slots) == 1 else error) from error

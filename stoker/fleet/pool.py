@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stoker.errors import HostError, HostInterrupted, HostUnreachable, InputError, StokerError
+from stoker.errors import HostError, HostInterrupted, HostUnreachable, InputError, OneHostsInput, StokerError
 
 Status = Literal["ok", "failed", "unreachable", "skipped", "interrupted"]
 
@@ -71,7 +71,8 @@ def fan_out(
         ``interrupted``; a second Ctrl-C does not wait for them.
 
     Raises:
-        InputError: Of the work, once the others that were running have ended: nothing more is begun.
+        InputError: Of the work, once the others that were running have ended: nothing more is begun. What
+            only one host could show (:class:`OneHostsInput`) is that host's result.
     """
     fan = _Fan(items, work, on_done or _ignore, stop or threading.Event())
     try:
@@ -174,7 +175,7 @@ class _Fan:
         try:
             data = self._work(name)
         except BaseException as error:
-            if isinstance(error, InputError):
+            if _is_everybodys(error):
                 self._begin_no_more()
             return _failure(name, error, time.monotonic() - begun, self._stop.is_set())
         return HostResult(name, "ok", data, None, time.monotonic() - begun, _changed(data))
@@ -195,7 +196,7 @@ class _Fan:
     def _show(self) -> None:
         for result in list(self._results.values())[self._shown :]:
             self._shown += 1
-            if isinstance(result.error, InputError):
+            if isinstance(result.error, InputError) and _is_everybodys(result.error):
                 self.wrong_input = self.wrong_input or result.error
             else:
                 self._on_done(result)
@@ -230,6 +231,11 @@ class _Fan:
             next_step=f"inv status --host {name} shows what runs there",
         )
         return HostResult(name, "interrupted", error=error)
+
+
+def _is_everybodys(error: BaseException | None) -> bool:
+    """Whether what was given is wrong for every host, so that nothing more is begun."""
+    return isinstance(error, InputError) and not isinstance(error, OneHostsInput)
 
 
 def _failure(name: str, error: BaseException, seconds: float, stopped: bool) -> HostResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stoker.errors import HostFailed, InputError
+from stoker.errors import HostFailed, InputError, OneHostsInput
 from stoker.fleet.hostdata import reading
 
 if TYPE_CHECKING:  # a listing of the commands needs none of them
@@ -51,7 +51,7 @@ def running(job: Job) -> LaunchPlan | None:
         launches = [one["launch"] for one in data["servers"] if one.get("alive") and one.get("launch")]
         names = ", ".join(f"{launch['slot']} ({launch['profile']})" for launch in launches)
     if len(launches) > 1:
-        raise InputError(f"several servers run: {names}", where=job.host.name, next_step="add --slot NAME")
+        raise OneHostsInput(f"several servers run: {names}", where=job.host.name, next_step="add --slot NAME")
     return job.project.plan_again(launches[0], job.host) if launches else None
 
 

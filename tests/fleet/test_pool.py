@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from stoker.errors import HostFailed, HostUnreachable, InputError, StokerError
+from stoker.errors import EXIT_INPUT, HostFailed, HostUnreachable, InputError, OneHostsInput, StokerError
 from stoker.fleet.pool import HostResult, fan_out, roll
 
 NAMES = [f"h{number}" for number in range(6)]
@@ -107,6 +107,20 @@ def test_wrong_input_is_no_host_s_failure_and_begins_nothing_more() -> None:
         fan_out(NAMES, work, forks=1)
     assert caught.value.where == "h0"
     assert begun == ["h0"]
+
+
+def test_what_only_one_host_could_show_never_stops_the_others() -> None:
+    """Several servers run on one of forty: the other thirty-nine are measured."""
+
+    def work(name: str) -> str:
+        if name == "h0":
+            raise OneHostsInput("several servers run", where=name)
+        return "measured"
+
+    results = fan_out(NAMES, work, forks=1)
+    assert [result.status for result in results] == ["failed", *["ok"] * (len(NAMES) - 1)]
+    assert results[0].error is not None
+    assert results[0].error.exit_code == EXIT_INPUT
 
 
 def test_results_are_shown_as_they_come_in_the_caller_s_thread() -> None:
