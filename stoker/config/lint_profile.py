@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from stoker import engines, tuning
@@ -70,17 +71,21 @@ def draft(examined: Examined) -> Draft:
     )
 
 
-def check(examined: Examined, known: Known | None = None) -> Iterator[Finding]:
+def check(
+    examined: Examined, known: Known | None = None, versions: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Finding]:
     """Every finding about a profile as it is resolved.
 
     Args:
         examined: The profile.
         known: What its engine takes; None for the stored list.
+        versions: What it will run with (``nccl``, ``cuda``, ``torch``, the engine's name); unknown ones are
+            left out, and what holds for some versions only is then told as that.
     """
     one = draft(examined)
     for problem in examined.problems:
         yield finding(problem, "profile-invalid")
-    yield from _tuning(one)
+    yield from _tuning(one, versions)
     if one.engine is not None:
         stored = arguments.load(one.engine.name)
         known = known or (Known(stored) if stored is not None else None)
@@ -92,7 +97,7 @@ def check(examined: Examined, known: Known | None = None) -> Iterator[Finding]:
     yield from _secrets(one)
 
 
-def _tuning(one: Draft) -> Iterator[Finding]:
+def _tuning(one: Draft, versions: Mapping[str, str]) -> Iterator[Finding]:
     """What the catalogue of variables says."""
     texts = {name: value for name, value in one.env.items() if value is not None}
     # What looks like a credential is told below, and never shown: a remark would hold it.
@@ -102,6 +107,7 @@ def _tuning(one: Draft) -> Iterator[Finding]:
     listed = one.gpus not in ((), ("all",))
     setting = Setting(
         engine=one.engine.name if one.engine else "",
+        versions=versions,
         gpus=len(one.gpus) if listed else None,
         args={key.lstrip("-"): value for key, value in one.args.items()},
         expect=one.expect,

@@ -11,7 +11,7 @@ from stoker.config import lint_profile
 from stoker.config.lint import Finding, finding, fold
 from stoker.config.lint_arguments import Known
 from stoker.config.lint_host import Meant, clashes
-from stoker.errors import ConfigError, InputError, Problem, nearest
+from stoker.errors import ConfigError, InputError, Problem, StokerError, nearest
 from stoker.fleet import lint_books, lint_files, servers
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from stoker.config.profile import Examined
     from stoker.fleet.project import Project
 
+# Of a host's runs, for one of the engine that is asked about.
+_LATEST = 20
 Ask = Callable[["Host", str], "Known | None"]
 """What the engine of a profile takes, as the one on the host told; None where that is not known."""
 
@@ -115,6 +117,7 @@ class _Profiles:
         self._hosts = hosts
         self._seen: dict[tuple[Any, ...], _Seen] = {}
         self._unreadable: dict[str, tuple[Finding, ...]] = {}
+        self._measured: dict[str, list[str]] | None = None  # host to its runs, the latest first
         self._together: dict[tuple[int, ...], tuple[list[_Seen], list[str], list[str]]] = {}
 
     def all(self, names: Sequence[str]) -> list[Finding]:
@@ -157,13 +160,32 @@ class _Profiles:
             )
             return None
         known = self._scope.ask(host, name) if self._scope.ask and host is not None else None
-        key = (name, host is None, repr(examined.data), examined.problems, known and known.arguments.source)
+        versions = self._versions(host, str(examined.data.get("engine")))
+        source = known and known.arguments.source
+        key = (name, host is None, repr(examined.data), examined.problems, source, tuple(versions.items()))
         if key not in self._seen:
-            said = [*lint_profile.check(examined, known), *self._undefined(examined)]
+            said = [*lint_profile.check(examined, known, versions), *self._undefined(examined)]
             self._seen[key] = _Seen(examined, tuple(said))
         if host is not None:
             self._seen[key].hosts.append(host.name)
         return self._seen[key]
+
+    def _versions(self, host: Host | None, engine: str) -> dict[str, str]:
+        """What the engine ran with on a host when it was last measured there; nothing where it never was."""
+        if host is None or not self._project.store.folder.is_dir():
+            return {}
+        if self._measured is None:
+            self._measured = {}
+            for row in self._project.store.list():
+                if not row.simulated:
+                    self._measured.setdefault(row.host, []).append(row.run_id)
+        for run_id in self._measured.get(host.name, ())[:_LATEST]:
+            with suppress(StokerError):
+                record = self._project.store.load(run_id)
+                if record.engine == engine:
+                    found = dict(record.fingerprint.versions)
+                    return {engine: record.engine_version, **found} if record.engine_version else found
+        return {}
 
     def _undefined(self, examined: Examined) -> Iterator[Finding]:
         """Variables that a profile needs and no host has."""

@@ -20,6 +20,8 @@ from stoker.fleet import lint
 from stoker.fleet.lint import Report, Scope
 from stoker.fleet.lint_files import PaperProject
 from stoker.fleet.project import Project
+from stoker.results.store import Store
+from tests.results.made import good
 
 ROOT = Path(__file__).parents[2]
 CASES = Path(__file__).parents[1] / "cases" / "lint"
@@ -169,3 +171,21 @@ def test_gate_lets_through_what_only_has_warnings(written: Write) -> None:
     (host,) = project.hosts(["one"])
     project.gate.check(host, [project.plan("it", host)])
     assert project.warnings == ()
+
+
+@pytest.mark.parametrize(("simulated", "codes"), [(False, ["nccl-not-yet"]), (True, [])])
+def test_what_a_host_was_last_measured_with_says_which_versions_hold(
+    tmp_path: Path, simulated: bool, codes: list[str]
+) -> None:
+    """A variable of NCCL 2.29 where the server maps 2.28 is read by nobody; pretended versions say nothing."""
+    files = {
+        "inventory/hosts.yml": "all: {hosts: {node174: {stoker_profiles: [it]}}}\n",
+        "profiles/it.yml": "engine: sglang\nserver: {model: m, port: 1}\nenv: {NCCL_ALLGATHERV_ENABLE: 1}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    unknown = [one.code for one in linted(tmp_path, Scope(profiles=("it",))).findings]
+    Store(tmp_path / "results").save(replace(good(), simulated=simulated))
+    known = [one.code for one in linted(tmp_path, Scope(profiles=("it",))).findings]
+    assert sorted(known) == sorted(unknown + codes)
