@@ -28,6 +28,9 @@ part of others: what it lacks is no mistake.
   meant for them or not.
 - `--online` runs each engine's own `--help` on the hosts, by the interpreter that would start it. What that
   does not name is an error; where a host cannot be asked, the stored list is used and a note says so.
+- What holds for some versions of NCCL, CUDA or an engine only is judged by those that the host was last
+  measured with (its latest real record of that engine in `results/`). `restart` and the others look at no
+  record, and leave that to `inv lint`.
 - `--json`, `--format sarif` (SARIF 2.1.0, for code scanning), `--format github` (annotations of a workflow).
 
 In a workflow of GitHub Actions:

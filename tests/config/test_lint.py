@@ -177,7 +177,7 @@ def test_gate_lets_through_what_only_has_warnings(written: Write) -> None:
 def test_what_a_host_was_last_measured_with_says_which_versions_hold(
     tmp_path: Path, simulated: bool, codes: list[str]
 ) -> None:
-    """A variable of NCCL 2.29 where the server maps 2.28 is read by nobody; pretended versions say nothing."""
+    """A variable of NCCL 2.29 where the server maps 2.28 is read by nobody; a pretended run says nothing."""
     files = {
         "inventory/hosts.yml": "all: {hosts: {node174: {stoker_profiles: [it]}}}\n",
         "profiles/it.yml": "engine: sglang\nserver: {model: m, port: 1}\nenv: {NCCL_ALLGATHERV_ENABLE: 1}\n",
