@@ -44,14 +44,38 @@ def main(folder: str) -> int:
     ctx = Context(_say, Session({**boot["login_env"], units.INSIDE: boot["unit"] or "entry point"}))
     _import_all()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    told = _Told()
     try:
-        began = _handed_over(folder) or _boot(ctx, boot, folder)
+        began = _handed_over(folder) or _boot(ctx, boot, folder, told)
     except AgentError as error:
         _tell(error)
         return EXIT_FAILED
+    if began is None:
+        return 0
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # from here on they are waited for, and none is lost
     _notify("READY=1\nSTATUS=process %d" % began.pid)
-    return _stay(ctx, boot, folder, began)
+    return _stay(ctx, boot, folder, began, told)
+
+
+class _Told:
+    """Whether somebody said to end, while the server was being started: a start is finished, then undone.
+
+    By handlers, for a blocked signal would stay blocked in the server; an exec sets handlers back.
+    """
+
+    def __init__(self) -> None:
+        self.to_end = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, *_: Any) -> None:
+        self.to_end = True
+
+    def rest(self, seconds: float) -> None:
+        """Wait, no longer than until it is said."""
+        end = time.monotonic() + seconds
+        while not self.to_end and time.monotonic() < end:
+            time.sleep(0.1)
 
 
 def _import_all() -> None:
@@ -71,8 +95,11 @@ def _handed_over(folder: str) -> Optional[Started]:
     return started
 
 
-def _boot(ctx: Context, boot: Mapping[str, Any], folder: str) -> Started:
+def _boot(ctx: Context, boot: Mapping[str, Any], folder: str, told: _Told) -> Optional[Started]:
     """Start by ourselves, as ``inv start`` would; what a boot brings late is waited for.
+
+    Returns:
+        None where we were told to end before it was there.
 
     Raises:
         AgentError: As ``restart`` does; ``already-running``: outside of this unit.
@@ -88,22 +115,24 @@ def _boot(ctx: Context, boot: Mapping[str, Any], folder: str) -> Started:
             if error.kind not in _WAIT_FOR or time.monotonic() > end:
                 raise
             _tell(error)
-            time.sleep(_RETRY_S)
+            told.rest(_RETRY_S)
+            if told.to_end:
+                return None
     one = done["launch"]
     if done["already_running"]:
         raise AgentError("already-running", f"it runs already, outside of this: process {one['pid']}")
     return Started(one["shim_pid"], one["shim_start"], one["pid"], one["start"], one["cgroup"])
 
 
-def _stay(ctx: Context, boot: Mapping[str, Any], folder: str, began: Started) -> int:
+def _stay(ctx: Context, boot: Mapping[str, Any], folder: str, began: Started, told: _Told) -> int:
     """Reap until the supervisor has ended; end the server when told."""
-    asked = False
+    asked, to_end = False, told.to_end
     while True:
         _reap()
         if not procs.alive(began.shim_pid, began.shim_start):
             return 0 if asked else _status(ctx, boot["plan"]["slot"])
-        if signal.sigwait(_SIGNALS) != signal.SIGCHLD:
-            asked = True
+        if to_end or signal.sigwait(_SIGNALS) != signal.SIGCHLD:
+            asked, to_end = True, False
             _notify("STOPPING=1")
             _stop(ctx, boot, hooks=not units.is_asked_by_agent(folder))
 

@@ -13,6 +13,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -353,6 +354,32 @@ def test_without_systemd_an_entry_point_starts_the_server_stays_and_ends_it(host
     assert process.wait(20) == 0
     assert not any(map(lives, (launched["pid"], launched["shim_pid"], *host.workers())))
     assert state.exit_of(host.context().home, launched) == {"code": 0}
+
+
+@pytest.mark.parametrize("wait_ms", [0, 20, 60])
+def test_an_end_that_is_told_during_the_start_undoes_it(host: Host, wait_ms: int) -> None:
+    """A container that is stopped while it starts must not leave a server behind."""
+    without_systemd(host)
+    put(host, host.plan("--workers", "2"))
+    process = entry_point(host)
+    launches = Path(host.context().home) / "slots" / "stable" / "launches"
+    eventually(lambda: list(launches.glob("*/launcher")), "the launcher")
+    time.sleep(wait_ms / 1000)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    launched = current(host)
+    assert not any(map(lives, (launched["pid"], launched["shim_pid"], *host.workers())))
+
+
+def test_an_end_that_is_told_while_it_waits_for_what_a_boot_brings_is_heard(host: Host) -> None:
+    without_systemd(host)
+    plan = host.plan()
+    put(host, {**plan, "model": "/nowhere/model", "model_path": "/nowhere/model"})
+    process = entry_point(host)
+    assert process.stdout is not None
+    assert any("preflight" in line for line in process.stdout)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(3) == 0
 
 
 def test_the_entry_point_ends_with_the_servers_own_status(host: Host) -> None:
