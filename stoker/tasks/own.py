@@ -69,7 +69,7 @@ def test(run: Run) -> int:
 def fuzz(run: Run) -> int:
     """Many generated and broken configuration files of every kind, of which CI tries a few."""
     each = -(-(run.args["documents"] or 10_000) // _KINDS)
-    argv = ["pytest", "-q", "tests/config/test_fuzz.py", "--timeout", "3600"]
+    argv = ["pytest", "-q", "tests/config/test_fuzz.py", "tests/config/test_schemas.py", "--timeout", "3600"]
     argv += ["-n", str(_cpus())]
     return EXIT_FAULT if _call(run, *argv, environ={"STOKER_FUZZ": str(each)}) else EXIT_DONE
 

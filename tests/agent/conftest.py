@@ -92,8 +92,9 @@ class Host:
         self.declare()
 
     def declare(self, **facts: Any) -> None:
-        """Write the facts file; ``process_env={MARK: host.mark}`` shuts out all else that runs here."""
+        """Write the facts file; all else that runs on this machine is shut out, but with ``process_env={}``."""
         always = {
+            "process_env": {MARK: self.mark},
             "gpu_device_dir": str(self.devices),
             "shm_dir": str(self.shm),
             "lock_dir": str(self.root / "locks"),

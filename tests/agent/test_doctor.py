@@ -296,7 +296,7 @@ def test_what_dead_servers_left_and_what_somebody_started_is_told(host: Host) ->
 
 def test_the_servers_decode_while_the_driver_is_asked(host: Host) -> None:
     driver_says(host, table({**under_load(), "pcie.link.gen.current": "1"}))
-    host.declare()
+    host.declare(process_env={})
     engine = {**ENGINES[0], "name": "openai", "shapes": [], "titles": []}
     with Paced("--model", "ok@400") as server:
         one = {"alive": True, "slot": None, "port": server.port}
@@ -320,6 +320,7 @@ def test_a_server_that_does_not_answer_is_told_and_the_other_checks_stand(host: 
 
 
 def test_a_cancel_ends_the_load(host: Host) -> None:
+    host.declare(process_env={})
     ctx = host.context()
     with Paced("--model", "ok@400") as server:
         ctx.cancel()

@@ -184,6 +184,7 @@ def below_a_supervisor(host: Host, case: str, *prefix: str) -> dict[str, Any]:
     """What a kill says whose login has the same supervisor above it as the server."""
     if prefix and subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no process namespace may be made here")
+    host.declare(process_env={})
     host.gpus()
     supervisor = host.root / "supervisord"
     supervisor.write_text(SUPERVISES)
@@ -214,6 +215,7 @@ def test_what_a_supervisor_has_only_taken_in_as_pid_1_is_ended(host: Host, case:
 
 
 def test_a_loop_that_is_pid_1_is_found(host: Host) -> None:
+    host.declare(process_env={})
     host.gpus()
     engine = f"{sys.executable} {ZOO}/zooserve serve --gpu {host.device(0)}"
     request = json.dumps({"engines": ENGINES, "plan": host.plan(gpus=(0,))})

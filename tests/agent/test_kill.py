@@ -290,6 +290,7 @@ def test_a_tmux_whose_command_line_holds_an_engines_command_is_left(host: Host) 
 
 
 def test_a_path_that_contains_an_engines_name_is_no_engine(host: Host) -> None:
+    host.declare(process_env={})
     host.gpus()
     folder = host.root / "zooserve"
     folder.mkdir()

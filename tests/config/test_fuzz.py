@@ -37,7 +37,6 @@ MANY = settings(
     max_examples=int(os.environ.get("STOKER_FUZZ", "25")),
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    derandomize="STOKER_FUZZ" not in os.environ,
 )
 SOON_S = 10.0
 

@@ -34,7 +34,6 @@ MANY = settings(
     max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    derandomize="STOKER_FUZZ" not in os.environ,
     phases=(Phase.generate,),  # a smaller number is no smaller inventory
 )
 LEAST = 2000  # comparisons a run

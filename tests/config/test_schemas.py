@@ -59,7 +59,7 @@ STRICTER = {
             "contain each other",
             "contains itself",
         ),
-        *("host name", "both a group and a host"),
+        *("host name", "both a group and a host", "a host and a group of others"),
     ),
     "variables": ("unknown variable",),
     "playbook": (
