@@ -1,4 +1,4 @@
-"""What all tests share: generated cases are the same ones in each run, for chance must not decide a landing."""
+"""What all tests share: generated cases are the same in each run, for no chance may decide a landing."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Host:
         self.declare()
 
     def declare(self, **facts: Any) -> None:
-        """Write the facts file; all else that runs on this machine is shut out, but with ``process_env={}``."""
+        """Write the facts file: all else that runs here is shut out, but with ``process_env={}``."""
         always = {
             "process_env": {MARK: self.mark},
             "gpu_device_dir": str(self.devices),

@@ -11,7 +11,7 @@ from stoker import engines
 from stoker.agent import serverinfo, subject
 from stoker.agent.context import AgentError
 from stoker.agent.subject import Subject
-from tests.agent.conftest import ENGINES, MARK, Host, free_port
+from tests.agent.conftest import ENGINES, Host, free_port
 
 # Some program with an OpenAI API whose kind nobody knows; it holds what it is told to.
 SERVING = """
@@ -31,7 +31,6 @@ server.serve_forever()
 @pytest.fixture(autouse=True)
 def alone(host: Host) -> None:
     """Nothing else that runs on this machine counts."""
-    host.declare(process_env={MARK: host.mark})
     host.gpus()
 
 

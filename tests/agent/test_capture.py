@@ -14,7 +14,7 @@ import pytest
 
 from stoker.agent import capture as operation
 from stoker.agent.context import AgentError
-from tests.agent.conftest import ENGINES, MARK, Host, free_port
+from tests.agent.conftest import ENGINES, Host, free_port
 from tests.agent.test_adopt import SERVING
 
 SECRET = "sk-verysecretvalue"
@@ -23,7 +23,6 @@ SECRET = "sk-verysecretvalue"
 @pytest.fixture(autouse=True)
 def alone(host: Host) -> None:
     """Nothing else that runs on this machine counts."""
-    host.declare(process_env={MARK: host.mark})
     host.gpus()
 
 

@@ -27,7 +27,7 @@ from stoker.agent import (
 )
 from stoker.agent.context import AgentError
 from stoker.agent.facts import Facts
-from tests.agent.conftest import ENGINES, MARK, Host, eventually, free_port, lives
+from tests.agent.conftest import ENGINES, Host, eventually, free_port, lives
 from tests.agent.launched import PROGRAMS
 from tests.agent.programs_paced import Paced
 
@@ -115,7 +115,6 @@ def judged(*rows: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def examine(host: Host, **params: Any) -> dict[str, dict[str, Any]]:
-    host.declare(process_env={MARK: host.mark})
     found = doctor.doctor(host.context(), {"engines": ENGINES, "plans": [], **params})
     checks = found["checks"]
     assert all(set(one) == {"name", "state", "evidence", "remedy"} for one in checks)
@@ -274,7 +273,6 @@ def test_what_keeps_a_profile_from_starting_is_found_before_anybody_starts_it(ho
 
 
 def test_a_port_is_free_or_our_own_servers_and_otherwise_a_fault(host: Host) -> None:
-    host.declare(process_env={MARK: host.mark})
     plan = host.plan()
     done = life.restart(host.context(), {"plan": plan, "engines": ENGINES})["launch"]
     eventually(lambda: b"ready" in Path(done["log"]).read_bytes(), "ready")
@@ -309,7 +307,6 @@ def test_the_servers_decode_while_the_driver_is_asked(host: Host) -> None:
 
 def test_a_server_that_does_not_answer_is_told_and_the_other_checks_stand(host: Host) -> None:
     host.serve("--port", str(free_port()))
-    host.declare(process_env={MARK: host.mark})
     found = doctor.doctor(host.context(), {"engines": ENGINES, "plans": [], "load": True})
     assert found["loaded"] == []
     assert len(found["checks"]) > 8

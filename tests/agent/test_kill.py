@@ -19,7 +19,6 @@ from stoker.agent.locks import slot_lock
 from tests.agent.conftest import (
     ENGINE,
     ENGINES,
-    MARK,
     PLAIN,
     ZOO,
     Host,
@@ -505,7 +504,6 @@ def test_a_pattern_that_is_no_expression_is_a_bad_request(host: Host) -> None:
 
 
 def test_a_whole_host_is_cleaned_of_every_slot_and_every_stale_process(host: Host) -> None:
-    host.declare(process_env={MARK: host.mark})
     host.gpus()
     launch(host, host.plan(slot="one"))
     launch(host, host.plan(slot="two"))

@@ -62,7 +62,6 @@ def test_a_restart_replaces_the_old_server(host: Host) -> None:
 def test_a_server_is_born_with_a_fixed_environment_and_nothing_else(host: Host) -> None:
     host.gpus()
     host.env |= {"LD_LIBRARY_PATH": "/login", "HF_HOME": "/models", "NCCL_ALGO": "Tree", "LC_ALL": "C"}
-    host.declare(process_env={MARK: host.mark})
     plan = host.plan(gpus=("GPU-zoo-1", 0), inherit=("HF_HOME", "ABSENT"), engine=PLAIN, script=SLEEP)
     done = restart(host, plan)["launch"]
     eventually(lambda: procs.look(done["pid"]).comm == "sleep", "the sleep")  # type: ignore[union-attr]

@@ -157,7 +157,6 @@ def test_holders_of_a_gpu_are_those_that_have_it_open_or_mapped(host: Host) -> N
 def test_a_process_belongs_to_a_host_by_its_environment_even_when_renamed(host: Host) -> None:
     mine = host.python(renamed("zoo::worker_0"), "x" * 4000)
     other = host.python(SLEEP, env={**host.env, MARK: "another"})
-    host.declare(process_env={MARK: host.mark})
     snapshot = procs.snapshot(host.context().facts)
     assert set(procs.read_file(f"/proc/{mine}/environ")) == {0}, "the title did not cover the environment"
     assert snapshot.is_ours(snapshot.by_pid[mine])
@@ -168,7 +167,6 @@ def test_a_process_belongs_to_a_host_by_its_environment_even_when_renamed(host: 
 def test_a_title_that_runs_into_the_environment_does_not_stand_for_it(host: Host) -> None:
     longer = f"from setproctitle import setproctitle; setproctitle('and a long title ' * 200); {SLEEP}"
     mine = host.python(longer, env={**host.env, "LARGE": "x" * 9000})
-    host.declare(process_env={MARK: host.mark})
     raw = procs.read_file(f"/proc/{mine}/environ")
     assert b"long title" in raw and host.mark.encode() not in raw, "the title did not run into it"
     env = procs.environ_of(mine) or {}

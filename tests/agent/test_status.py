@@ -27,12 +27,10 @@ server.serve_forever()
 
 
 def look(host: Host, **params: Any) -> dict[str, Any]:
-    host.declare(process_env={MARK: host.mark})
     return status.status(host.context(), {"engines": ENGINES, "slots": None, **params})
 
 
 def launch(host: Host, plan: dict[str, Any]) -> dict[str, Any]:
-    host.declare(process_env={MARK: host.mark})
     done = life.restart(host.context(), {"plan": plan, "engines": ENGINES})["launch"]
     eventually(lambda: b"ready" in Path(done["log"]).read_bytes(), "ready")
     return dict(done)

@@ -13,7 +13,7 @@ import pytest
 from stoker import engines
 from stoker.agent import life, status
 from stoker.engines.base import Engine, Metrics, Stage
-from tests.agent.conftest import MARK, Host, eventually, free_port
+from tests.agent.conftest import Host, eventually, free_port
 from tests.agent.launched import listening
 
 VLLM_LOG = Path(__file__).parent.parent / "cases/logs/vllm-enginecore-killed.log"
@@ -38,7 +38,6 @@ ENGINE = Engine(
 
 def launch(host: Host, *options: str, slot: str = "stable") -> int:
     """A moody server; returns its port once it listens."""
-    host.declare(process_env={MARK: host.mark})
     port = free_port()
     script = f"#!/bin/sh\nexec {sys.executable} -I {MOODY} {port} {' '.join(options)}\n"
     plan = host.plan(engine=ENGINE, port=port, script=script, slot=slot)
@@ -76,7 +75,6 @@ def test_the_state_of_a_server(host: Host, options: tuple[str, ...], state: str,
 
 
 def test_a_server_that_lost_its_listener_is_stuck(host: Host) -> None:
-    host.declare(process_env={MARK: host.mark})
     plan = host.plan(engine=ENGINE, script="#!/bin/sh\necho ready\nexec sleep 60\n")
     done = life.restart(host.context(), {"plan": plan, "engines": [ENGINE.to_wire()]})["launch"]
     eventually(lambda: "ready" in Path(done["log"]).read_text(), "its word")
@@ -86,7 +84,6 @@ def test_a_server_that_lost_its_listener_is_stuck(host: Host) -> None:
 
 def test_a_server_whose_engine_has_died_is_stuck_and_not_busy(host: Host) -> None:
     """Its HTTP server lives on, answers 503 and computes a little; its log says what it is."""
-    host.declare(process_env={MARK: host.mark})
     port = free_port()
     dead = (
         "(APIServer pid=7) ERROR 11-29 11:35:38 [async_llm.py:906] vllm.EngineDeadError: EngineCore is gone."

@@ -15,7 +15,7 @@ import pytest
 
 from stoker.agent import life, procs
 from stoker.agent.context import AgentError
-from tests.agent.conftest import ENGINES, MARK, PLAIN, ZOO, Host, eventually, free_port, lives
+from tests.agent.conftest import ENGINES, PLAIN, ZOO, Host, eventually, free_port, lives
 from tests.agent.test_launch import Wire
 
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users at once")
@@ -168,7 +168,6 @@ def _python_for_all() -> str:
 
 @pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
 def test_a_real_tmux_server_is_left_whatever_its_command_line_holds(host: Host) -> None:
-    host.declare(process_env={MARK: host.mark})
     socket = str(host.root / "tmux.sock")
     inside = f"exec {sys.executable} {ZOO}/zooserve serve"
     env = {**host.env, "TMUX_TMPDIR": str(host.root)}
@@ -187,7 +186,6 @@ def test_a_real_tmux_server_is_left_whatever_its_command_line_holds(host: Host) 
 
 
 def test_the_agent_and_what_it_came_in_by_are_never_ended(host: Host) -> None:
-    host.declare(process_env={MARK: host.mark})
     bystander = host.python(SLEEP)
     wire = Wire(host)
     wire.send(id=1, op="kill", params={"engines": ENGINES, "match": "."})
