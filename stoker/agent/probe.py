@@ -149,6 +149,7 @@ class _Watch:
     ) -> None:
         self._ctx, self._profile, self._launched, self._place = ctx, profile, launched, place
         self._deadline_s = float(told["deadline_s"])
+        self._perf = told["tool"] == "nccl-tests"
         self._end = time.monotonic() + self._deadline_s + _LATE_S
 
     def until(self, reached: str) -> Found:
@@ -190,7 +191,8 @@ class _Watch:
         if "died" in failed:
             one = failed["died"]
             status = {"code": one["status"]} if one["status"] >= 0 else {"signal": -one["status"]}
-            what = f"rank {one['rank']} of the probe of {self._profile} {death.ending(status)} ({found.last})"
+            who = "all_reduce_perf" if self._perf else f"rank {one['rank']}"
+            what = f"{who} of the probe of {self._profile} {death.ending(status)} ({found.last})"
             return death.died(what, str(self._launched["log"]), status, self._evidence())
         return AgentError(
             "timeout",

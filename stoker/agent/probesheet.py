@@ -19,6 +19,7 @@ _WARMUP, _SAMPLES, _CURVE_SAMPLES, _CHAIN = 5, 30, 10, 20
 _CURVE = {True: (10, 24), False: (10, 20)}
 _LOG_BYTES = 8 << 20
 _HOLD_S = 20.0
+_PERF_OPS = 100
 
 
 class Found(NamedTuple):
@@ -130,24 +131,23 @@ def _told(line: Mapping[str, Any]) -> str:
 
 
 def perf_rows(folder: str, told: Mapping[str, Any]) -> List[Dict[str, Any]]:
-    """The rows of nccl-tests, as the script's own: of both ranges of sizes."""
+    """The rows of nccl-tests, as the script's own: those of each run, and the curve once."""
     batches = {size["bytes"]: size["batch"] for size in told["sizes"]}
     rows = []
+    for row in _perf(folder, "curve"):
+        rows.append({**row, "run": 0, "batch": 0})
     for run in range(int(told["runs"])):
-        path = os.path.join(folder, "nccl-tests.measure.%d.txt" % run)
-        text = read_file(path, _LOG_BYTES).decode("utf-8", "replace")
-        for row in ncclperf.parse(text.splitlines()):
-            batch = batches.get(row["bytes"], 0)
-            if batch or run == 0:
-                extra = {
-                    "run": run,
-                    "batch": batch,
-                    "way": "nccl-tests",
-                    "ops": 100,
-                    "seconds": 100 * row["p50_s"],
-                }
-                rows.append({**row, **extra, "p10_s": None, "p90_s": None, "wrong": row["wrong"] or 0})
+        for row in _perf(folder, str(run)):
+            if row["bytes"] in batches:
+                rows.append({**row, "run": run, "batch": batches[row["bytes"]]})
     return rows
+
+
+def _perf(folder: str, part: str) -> List[Dict[str, Any]]:
+    path = os.path.join(folder, "nccl-tests.measure.%s.txt" % part)
+    text = read_file(path, _LOG_BYTES).decode("utf-8", "replace")
+    extra = {"way": "nccl-tests", "ops": _PERF_OPS, "p10_s": None, "p90_s": None}
+    return [{**row, **extra, "seconds": _PERF_OPS * row["p50_s"]} for row in ncclperf.parse(text)]
 
 
 def runs_of(rows: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> List[Dict[str, Any]]:
@@ -155,8 +155,9 @@ def runs_of(rows: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> List[
     batch sizes' median latencies, in ``tok_s``."""
     found = []
     for index in range(int(told["runs"])):
-        mine = [row for row in rows if row["run"] == index and row["batch"]]
-        why = _why_not(mine, told)
+        every = [row for row in rows if row["run"] == index]
+        mine = [row for row in every if row["batch"]]
+        why = _why_not(every, told)
         logs = [math.log(row["p50_s"]) for row in mine if row["p50_s"] > 0]
         ops = sum(row["ops"] for row in mine)
         found.append(
@@ -176,14 +177,16 @@ def runs_of(rows: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> List[
 
 
 def _why_not(rows: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> str:
-    """Why these rows are no measurement; empty where they are one."""
-    missing = {size["bytes"] for size in told["sizes"]} - {row["bytes"] for row in rows}
+    """Why a run's rows are no measurement; empty where they are one. The curve's sums count, too."""
+    missing = {size["bytes"] for size in told["sizes"]} - {row["bytes"] for row in rows if row["batch"]}
     wrong = [row for row in rows if row["wrong"]]
     if wrong:
         worst = max(wrong, key=lambda row: row["wrong"])
         return "wrong sums: %d elements of %d bytes and more" % (worst["wrong"], worst["bytes"])
     if missing:
         return "%d sizes were not measured" % len(missing)
+    if any(row["wrong"] is None for row in rows):
+        return "the sums were not checked"
     if any(row["p50_s"] <= 0 for row in rows):
         return "a time of nothing"
     return ""
@@ -209,7 +212,7 @@ def summary(rows: Sequence[Mapping[str, Any]], ranks: int) -> List[Dict[str, Any
                 **marks,
                 "algbw_gb_s": algbw,
                 "busbw_gb_s": algbw * 2 * (ranks - 1) / ranks if algbw is not None else None,
-                "wrong": max(row["wrong"] for row in same),
+                "wrong": max((row["wrong"] for row in same if row["wrong"] is not None), default=None),
             }
         )
     return found

@@ -2,6 +2,7 @@
 
     python probe.py                 all of it, as ``probe.json`` beside it says
     python probe.py rank R PASS     one rank of a pass, started by the above
+    python probe.py perf PASS       NVIDIA's program instead, likewise
 
 Standard library and torch, Python 3.8. What is found goes to ``results.jsonl`` beside it, an object a line:
 ``ready`` (with versions: every rank has made its first all-reduce and waits for a file ``go``), ``row`` (a
@@ -30,6 +31,7 @@ _AHEAD_CYCLES = 600_000  # some 0.3 ms
 _GRACE_S = 3.0
 _SETTLE_S = 0.3  # in which others that are lost end, too
 _PERF_TYPES = {"bfloat16": "bfloat16", "float16": "half", "float32": "float"}
+_WRITTEN, _WRITTEN_STEMS = ("results.jsonl", "go", "leave"), ("store.", "nccl.", "nccl-tests.")
 _DIAGNOSIS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH,TUNING,P2P"}
 
 
@@ -51,14 +53,14 @@ def main(folder):
     with open(os.path.join(folder, "probe.json"), encoding="utf-8") as file:
         plan = json.load(file)
     for name in os.listdir(folder):
-        if name not in ("probe.py", "probe.json"):  # of a run before, by hand
+        if name in _WRITTEN or name.startswith(_WRITTEN_STEMS):  # of a run before, by hand
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(folder, name))
     children = []
     signal.signal(signal.SIGTERM, lambda *_: ended(children))
     end = time.monotonic() + plan["deadline_s"]
     if plan["tool"] == "nccl-tests":
-        passes = [lambda name: nccl_tests(folder, plan, name)]
+        passes = [lambda name: nccl_tests(folder, name)]
     else:
         passes = [lambda name: ranks(folder, plan, name)]
     for name in ["measure"] + (["diagnose"] if plan["gpus"] else []):
@@ -126,26 +128,42 @@ def ended(children):
     os._exit(143)
 
 
-def nccl_tests(folder, plan, name):
-    """NVIDIA's program in place of the ranks: one process for all GPUs, every size of both ranges."""
+def nccl_tests(folder, name):
+    """NVIDIA's program in place of the ranks, started."""
     env = dict(os.environ)
     if name == "diagnose":
         env.update(_DIAGNOSIS, NCCL_DEBUG_FILE=os.path.join(folder, "nccl.0.log"))
     if not shutil.which("all_reduce_perf"):
-        fail(folder, "no-tool", "all_reduce_perf (nccl-tests) is not on the PATH")
-    code = "import subprocess, sys; sys.exit(any(subprocess.call(c, stdout=open(o, 'ab')) for o, c in %r))"
-    runs = range(plan["runs"] if name == "measure" else 1)
-    todo = []
-    for run in runs:
-        for least, most in plan["ranges"] + ([plan["powers"]] if run == 0 else []):
-            argv = ["all_reduce_perf", "-b", str(least), "-e", str(most), "-f", "2", "-g", str(plan["ranks"])]
-            argv += ["-d", _PERF_TYPES[plan["dtype"]], "-c", "1"]
-            argv += ["-n", "100", "-w", "20"] if name == "measure" else ["-n", "1", "-w", "1"]
-            todo.append((os.path.join(folder, "nccl-tests.%s.%d.txt" % (name, run)), argv))
-    child = subprocess.Popen([sys.executable, "-c", code % (todo,)], env=env, stdin=subprocess.DEVNULL)
+        sys.exit(fail(folder, "no-tool", "all_reduce_perf (nccl-tests) is not on the PATH"))
+    argv = [sys.executable, os.path.join(folder, "probe.py"), "perf", name]
+    child = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL)
     if name == "measure":
         say(folder, ready={"backend": "nccl-tests"})
     return [child]
+
+
+def perf_main(folder, name):
+    """One process for all GPUs, once for each range of sizes.
+
+    It fails where a sum was wrong, too: a program that told its verdict has come to its end.
+    """
+    with open(os.path.join(folder, "probe.json"), encoding="utf-8") as file:
+        plan = json.load(file)
+    often = ["-n", "100", "-w", "20"] if name == "measure" else ["-n", "1", "-w", "1"]
+    runs = [(str(run), plan["ranges"]) for run in range(plan["runs"] if name == "measure" else 1)]
+    for part, ranges in [("curve", [plan["powers"]]), *runs]:
+        for least, most in ranges:
+            argv = ["all_reduce_perf", "-b", str(least), "-e", str(most), "-f", "2", "-g", str(plan["ranks"])]
+            argv += ["-d", _PERF_TYPES[plan["dtype"]], "-c", "1", *often]
+            path = os.path.join(folder, "nccl-tests.%s.%s.txt" % (name, part))
+            with open(path, "ab") as file:
+                begin = file.tell()
+                status = subprocess.call(argv, stdout=file)
+            with open(path, "rb") as file:
+                file.seek(begin)
+                if status and b"Out of bounds values" not in file.read():
+                    return 1
+    return 0
 
 
 # A rank.
@@ -167,6 +185,8 @@ def rank_main(folder, rank, name):
         if seen < world:
             return fail(folder, "too-few-gpus", "torch sees %d GPUs, %d are wanted" % (seen, world))
         torch.cuda.set_device(rank)
+    else:
+        torch.set_num_threads(1)  # threads that check sums would spin against the ranks that are measured
     store = dist.FileStore(os.path.join(folder, "store." + name), world)
     late = datetime.timedelta(seconds=plan["deadline_s"])
     try:
@@ -383,4 +403,6 @@ _MARKS = (("p10_s", 0.1), ("p50_s", 0.5), ("p90_s", 0.9))
 
 if __name__ == "__main__":
     place = os.path.dirname(os.path.abspath(__file__))
-    sys.exit(rank_main(place, int(sys.argv[2]), sys.argv[3]) if sys.argv[1:2] == ["rank"] else main(place))
+    if sys.argv[1:2] == ["rank"]:
+        sys.exit(rank_main(place, int(sys.argv[2]), sys.argv[3]))
+    sys.exit(perf_main(place, sys.argv[2]) if sys.argv[1:2] == ["perf"] else main(place))

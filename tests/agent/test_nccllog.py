@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent import nccllog, ncclperf, probemodel, probesheet
+from stoker.agent import nccllog, probemodel, probesheet
 
 CASES = Path(__file__).parents[1] / "cases" / "nccl"
 TUNED = {
@@ -100,35 +100,6 @@ def test_the_diagnosis_has_the_connections_of_all_ranks() -> None:
     assert found["transports"] == {"P2P/IPC": 4, "SHM/direct/direct": 2}
     assert len(found["variables"]) == len(TUNED)
     assert probesheet.diagnosis({}, TUNED) is None
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        (
-            "  1048576   262144   float   sum   -1   27.76   37.78   66.11   0   27.49   38.15   66.76   0",
-            {"bytes": 1048576, "p50_s": 27.49e-6, "wrong": 0},
-        ),
-        (  # as builds of 2020 wrote it
-            "   1048576   131072   float   47.38   11.06   11.06  0e+00   46.84   11.19   11.19  0e+00",
-            {"bytes": 1048576, "p50_s": 46.84e-6, "wrong": 0},
-        ),
-        (
-            "  128   4   float   sum   -1   32.31   0.00   0.00   3   25.35   0.01   0.00   N/A",
-            {"bytes": 128, "p50_s": 25.35e-6, "wrong": None},
-        ),
-    ],
-)
-def test_rows_of_nccl_tests_are_read_as_their_builds_write_them(
-    row: str, expected: dict[str, object]
-) -> None:
-    noise = [
-        "# nThread 1 nGpus 2 minBytes 8",
-        "#       size         count      type",
-        "# Avg bus bandwidth    : 6.6972",
-    ]
-    (found,) = ncclperf.parse([*noise, row])
-    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,19 @@ from stoker.fleet.probeplan import engine_of
 from tests.agent.conftest import ENGINES, Host
 
 STANDIN = Path(__file__).parents[1] / "standin_torch"
-# Prints its table for each size of a range, as the program does.
+# Prints its table for each size of a range, as the program does, which fails where a sum is wrong.
 PERF = """\
 #!/bin/sh
-sleep 0.5
+sleep 0.3
 echo "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
 size=$2
 while [ $size -le $4 ]; do
-    echo "  $size 1 bfloat16 sum -1 20.0 1.0 1.0 0 10.0 1.0 1.0 0"
+    echo "  $size 1 bfloat16 sum -1 20.0 1.0 1.0 0 10.0 1.0 1.0 $WRONG"
     size=$((size * 2))
 done
+[ "$WRONG" = 0 ] && word=OK || word=FAILED
+echo "# Out of bounds values : $WRONG $word"
+[ "$WRONG" = 0 ]
 """
 BENCH = allreduce.merged({}, {"runs": 2, "batches": "1,4", "hidden": 64, "ranks": 2}).to_wire()
 SLOT = "zoo-probe"
@@ -144,12 +147,17 @@ def test_gpus_in_use_are_refused_with_who_uses_them(host: Host) -> None:
     assert [process.pid for process in host.mine()] == [holder]
 
 
+def perf(host: Host, text: str = PERF) -> None:
+    """A program of that name on the PATH."""
+    tool = host.bin / "all_reduce_perf"
+    tool.write_text(text)
+    tool.chmod(0o755)
+
+
 def test_nccl_tests_are_read_into_the_same_rows(host: Host) -> None:
     host.gpus(2)
-    tool = host.bin / "all_reduce_perf"
-    tool.write_text(PERF)
-    tool.chmod(0o755)
-    request = asks(host, gpus=(0, 1), tool="nccl-tests", batches="1,2,8")
+    perf(host)
+    request = asks(host, {"WRONG": "0"}, gpus=(0, 1), tool="nccl-tests", batches="1,2,8")
     found = probing.probe(host.context(), request)
     rows = [row for row in found["probe"]["sizes"] if row["batch"]]
     assert [(row["batch"], row["p50_s"], row["way"]) for row in rows] == [
@@ -157,8 +165,29 @@ def test_nccl_tests_are_read_into_the_same_rows(host: Host) -> None:
         (2, pytest.approx(10e-6), "nccl-tests"),
         (8, pytest.approx(10e-6), "nccl-tests"),
     ]
+    curve = [row["bytes"] for row in found["probe"]["sizes"] if not row["batch"]]
+    assert curve == [1 << power for power in range(10, 25)]
     assert [run["tok_s"] for run in found["runs"]] == [pytest.approx(1e5)] * 2
+    assert [run["tokens"] for run in found["runs"]] == [300] * 2
     assert found["probe"]["proof"]["verdict"] == "in-force"
+
+
+def test_nccl_tests_that_fail_by_wrong_sums_are_read_to_their_end(host: Host) -> None:
+    host.gpus(2)
+    perf(host)
+    request = asks(host, {"WRONG": "3"}, gpus=(0, 1), tool="nccl-tests", batches="1", runs=1)
+    found = probing.probe(host.context(), request)
+    assert [(run["valid"], run["tok_s"]) for run in found["runs"]] == [(False, None)]
+    assert found["runs"][0]["why"].startswith("wrong sums: 3 elements")
+
+
+def test_nccl_tests_that_end_early_are_told_with_their_last_lines(host: Host) -> None:
+    host.gpus(2)
+    perf(host, "#!/bin/sh\nsleep 0.3\necho 'gpu01: Test NCCL failure common.cu:1204'\nexit 3\n")
+    error = fails(host, asks(host, gpus=(0, 1), tool="nccl-tests"))
+    assert error.kind == "died"
+    assert error.what.startswith("all_reduce_perf of the probe of")
+    assert any("Test NCCL failure" in line for line in error.evidence)
 
 
 def test_without_nccl_tests_on_the_path_that_is_said(host: Host) -> None:
@@ -190,6 +219,8 @@ def test_a_probe_that_hangs_is_ended_at_its_deadline_with_its_last_lines(host: H
 def test_a_wrong_sum_makes_its_run_no_measurement(host: Host) -> None:
     found = probing.probe(host.context(), asks(host, {"STANDIN_TORCH": "wrong"}))
     assert any(row["wrong"] for row in found["probe"]["sizes"])
+    assert found["runs"][0]["valid"] is False
+    assert found["runs"][0]["why"].startswith("wrong sums: ")
 
 
 def test_a_cancelled_probe_leaves_nothing(host: Host) -> None:
