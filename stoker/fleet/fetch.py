@@ -165,13 +165,13 @@ def _raw_record(job: Job, raw: Path) -> Record:
     Raises:
         HostFailed: ``bad-result``.
     """
-    from stoker.results import record as records
+    from stoker.results import fromjson
     from stoker.results.shape import parse
 
     shown = f"{raw.parent.name}/{raw.name}"
     with reading(job.host.name, shown):
-        result = parse(records.text_of(raw), shown)
-        record = records.build([result], subject_of(job, result), where=shown)
+        result = parse(fromjson.text_of(raw), shown)
+        record = fromjson.build([result], subject_of(job, result), where=shown)
         if record.run_id != raw.parent.name:
             raise InputError(f"it tells of another run, {record.run_id}")
         return record

@@ -140,7 +140,7 @@ def _record(job: Job, results: list[dict[str, Any]]) -> Record:
     Raises:
         HostFailed: Another profile runs than was named, no run was valid, or what came cannot be read.
     """
-    from stoker.results.record import build
+    from stoker.results.fromjson import build
 
     with reading(job.host.name, "what bench gave"):
         subject = subject_of(job, results[-1])

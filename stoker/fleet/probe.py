@@ -139,7 +139,7 @@ def _measured(job: Job, bench: Bench, launches: int) -> tuple[Record, list[dict[
     Raises:
         HostFailed: ``invalid``: no run was valid; or as the host says.
     """
-    from stoker.results.record import build
+    from stoker.results.fromjson import build
 
     results = [_call(job, bench) for _ in range(launches)]
     with reading(job.host.name, "what probe gave"):

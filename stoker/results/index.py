@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.errors import InputError
-from stoker.results import points
+from stoker.results import fromjson, points
 from stoker.results import record as records
 from stoker.results.points import Point
 from stoker.results.record import Record
@@ -135,7 +135,7 @@ def stamped(folder: Path, name: str) -> dict[str, str]:
 
 def _summary(file: Path, run_id: str, stamp: str) -> Summary:
     try:
-        record = records.loads(records.text_of(file), str(file))
+        record = fromjson.loads(fromjson.text_of(file), str(file))
     except InputError as error:
         return Summary(run_id, stamp, damage=error.what)
     if record.run_id != run_id:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.errors import InputError, nearest
+from stoker.results import fromjson
 from stoker.results import record as records
 from stoker.results.index import Index, Summary, stamped
 from stoker.results.record import Record
@@ -119,7 +120,7 @@ class Store:
             InputError: Unknown (with the nearest), ambiguous, or damaged.
         """
         file = self.path(self.resolve(run_id)) / RECORD
-        return records.loads(records.text_of(file), str(file))
+        return fromjson.loads(fromjson.text_of(file), str(file))
 
     def resolve(self, text: str) -> str:
         """The whole id that a part of it means; raises as ``load`` does."""

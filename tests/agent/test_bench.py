@@ -21,7 +21,8 @@ from stoker import engines
 from stoker.agent import bench, completion, http, load, serverinfo, subject, traffic
 from stoker.agent.context import AgentError, Context, Session
 from stoker.lab import realengine, tinymodel
-from stoker.results.record import Subject, build
+from stoker.results.fromjson import build
+from stoker.results.record import Subject
 from tests.agent.launched import Launched, free_port, listening, plan, serving, until
 from tests.agent.programs_paced import METRICS, PROGRAM, Paced
 

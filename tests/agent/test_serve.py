@@ -19,7 +19,8 @@ from stoker.agent.load import Limits, Measured
 from stoker.agent.sse import AnswerError
 from stoker.agent.traffic import Traffic
 from stoker.benchmarks import lengths, merge
-from stoker.results.record import Subject, build
+from stoker.results.fromjson import build
+from stoker.results.record import Subject
 from tests.agent.programs_paced import Paced
 from tests.agent.test_bench import ENGINE, RUN_ID, context
 

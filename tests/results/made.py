@@ -6,7 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from stoker.results.record import Record, Subject, build
+from stoker.results.fromjson import build
+from stoker.results.record import Record, Subject
 
 TUNING = {
     "NCCL_PROTO": "LL",

@@ -12,7 +12,8 @@ from stoker.errors import InputError
 from stoker.results.allreduce import estimate
 from stoker.results.baseline import Baseline, Baselines
 from stoker.results.compare import assess, compare
-from stoker.results.record import Record, Subject, build, loads
+from stoker.results.fromjson import build, loads
+from stoker.results.record import Record, Subject
 from tests.results.made import fingerprint, run
 
 BENCH = merge({}, {"name": "allreduce", "runs": "3", "hidden": 7168, "ranks": 8, "dtype": "bfloat16"})

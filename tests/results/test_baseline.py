@@ -13,7 +13,7 @@ import yaml
 from stoker.errors import ConfigError, InputError
 from stoker.results.baseline import Baseline, Baselines, Key, Missing
 from stoker.results.compare import assess, compare
-from stoker.results.record import build
+from stoker.results.fromjson import build
 from stoker.results.yamltext import dumps
 from tests.results.made import bad, fingerprint, good, invalid, record, result, subject
 

@@ -16,8 +16,9 @@ from stoker.errors import InputError
 from stoker.results.baseline import Baselines
 from stoker.results.compare import assess, compare
 from stoker.results.explain import explain
+from stoker.results.fromjson import build, loads
 from stoker.results.inforce import in_force
-from stoker.results.record import Record, build, loads
+from stoker.results.record import Record
 from stoker.results.store import Store
 from tests.e2e.project import ProjectFolder
 from tests.results import made

@@ -12,8 +12,9 @@ import pytest
 from stoker.benchmarks import Bench
 from stoker.errors import InputError
 from stoker.results import record as records
+from stoker.results.fromjson import build, loads
 from stoker.results.metrics import Metric
-from stoker.results.record import build, is_safe_id, loads, new_run_id
+from stoker.results.record import is_safe_id, new_run_id
 from stoker.results.stats import judge
 from tests.results.made import bad, good, invalid, record, result, run, subject
 
