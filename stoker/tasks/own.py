@@ -54,15 +54,21 @@ def test(run: Run) -> int:
     # Most tests wait for processes, so that several at once pay; those that measure need the machine alone.
     side_by_side = ("-n", str(2 * _cpus()), "--dist", "loadfile", "-m", "not alone and not long")
     codes = []
-    for part in (side_by_side, ("-m", "alone and not long")):
+    for part in (side_by_side, ("-m", "alone and not long", *_with("mark.alone", run.settings.root))):
         code = _call(run, *argv, *part)
         if code == _FAILED:
             # They take ports of one machine, end processes on it and measure: what fails beside others, or
             # on a machine that was busy for a moment, may pass by itself. Only what fails again is wrong.
             run.screen.say(("what failed, once more one by one", "bold yellow"))
-            code = _call(run, *argv, "--last-failed", *part[-2:])
+            code = _call(run, *argv, "--last-failed", *part[part.index("-m") :])
         codes.append(code)
     return EXIT_DONE if set(codes) <= {0, _NOTHING_CHOSEN} and 0 in codes else EXIT_FAULT
+
+
+def _with(words: str, root: Path) -> list[str]:
+    """The test files that hold these words: reading all of them takes Python longer than a few tests do."""
+    files = sorted((root / "tests").rglob("test_*.py"))
+    return [str(path.relative_to(root)) for path in files if words in path.read_text(encoding="utf-8")]
 
 
 @command(Flag("documents", "How many files are generated (10000).", "whole", least=16))
@@ -112,6 +118,7 @@ def _call(run: Run, *argv: str, environ: Mapping[str, str] | None = None) -> int
     run.screen.say(("$ ", "dim"), " ".join(argv))
     path = f"{tool.parent}{os.pathsep}{os.environ.get('PATH', '')}"
     whole = {**os.environ, "PATH": path, **(environ or {})}
+    whole.pop("PYTHONDONTWRITEBYTECODE", None)  # a test run starts Stoker a thousand times
     return subprocess.run([str(tool), *argv[1:]], cwd=run.settings.root, env=whole, check=False).returncode
 
 
