@@ -10,7 +10,6 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from . import (
     claim,
-    death,
     describe,
     fingerprint,
     gpu,
@@ -23,19 +22,16 @@ from . import (
     state,
 )
 from .context import AgentError, Context
-from .logs import tail
 from .look import NO_GPUS
 from .probesheet import Found
-from .procs import alive, snapshot
+from .probewatch import Watch
+from .procs import snapshot
 from .sampler import Sampler
 from .serverinfo import Server
 from .state import Launch
 from .subject import Subject
 
 FOLDER = "probe"
-_TICK_S = 0.02
-_SHOWN_LINES = 20
-_LATE_S = 5.0  # the script's own deadline comes first
 
 
 class _Seen(NamedTuple):
@@ -133,85 +129,11 @@ def _ended(ctx: Context, params: Mapping[str, Any]) -> Iterator[None]:
         shutil.rmtree(state.slot_dir(ctx.home, plan["slot"]), ignore_errors=True)
 
 
-class _Watch:
-    """The script's progress.
-
-    Args:
-        ctx: The operation's context.
-        profile: The profile's name.
-        launched: The probe.
-        place: Its folder.
-        told: What the script was told.
-    """
-
-    def __init__(
-        self, ctx: Context, profile: str, launched: Launch, place: str, told: Mapping[str, Any]
-    ) -> None:
-        self._ctx, self._profile, self._launched, self._place = ctx, profile, launched, place
-        self._deadline_s = float(told["deadline_s"])
-        self._perf = told["tool"] == "nccl-tests"
-        self._end = time.monotonic() + self._deadline_s + _LATE_S
-
-    def until(self, reached: str) -> Found:
-        """Wait until the script has come there: ``ready``, ``measured`` or ``done``.
-
-        Raises:
-            AgentError: ``died``, ``timeout``, ``preflight`` (no torch, too few GPUs), ``cancelled``.
-        """
-        while True:
-            lives = alive(int(self._launched["pid"]), int(self._launched["start"]))
-            found = probesheet.read(self._place)
-            if found.failed is not None and not lives:  # only then all is told
-                raise self._failed(found.failed, found)
-            if getattr(found, reached) or found.done:
-                return found
-            if not lives:
-                raise self._gone(found)
-            if time.monotonic() > self._end:
-                raise self._failed(found.failed or {"late": {}}, found)
-            self._ctx.cancelled.wait(_TICK_S)
-            self._ctx.check_cancelled()
-
-    def open(self, gate: str) -> None:
-        """Let the ranks go on."""
-        state.write(os.path.join(self._place, gate), "")
-
-    def _evidence(self) -> List[str]:
-        """The end of the server's log and of NCCL's own."""
-        lines = tail(str(self._launched["log"]), _SHOWN_LINES)
-        for name, text in probesheet.logs(self._place).items():
-            lines += [f"{name}: {line}" for line in text.splitlines()[-3:]]
-        return lines
-
-    def _failed(self, failed: Mapping[str, Any], found: Found) -> AgentError:
-        if "error" in failed:
-            kind = "died" if failed["error"].get("kind") == "torch" else "preflight"
-            what = f"the probe of {self._profile}: {failed['error'].get('what')}"
-            return AgentError(kind, what, self._evidence())
-        if "died" in failed:
-            one = failed["died"]
-            status = {"code": one["status"]} if one["status"] >= 0 else {"signal": -one["status"]}
-            who = "all_reduce_perf" if self._perf else f"rank {one['rank']}"
-            what = f"{who} of the probe of {self._profile} {death.ending(status)} ({found.last})"
-            return death.died(what, str(self._launched["log"]), status, self._evidence())
-        return AgentError(
-            "timeout",
-            f"the probe of {self._profile} was not done within {self._deadline_s:g} s ({found.last})",
-            self._evidence(),
-            "a variable of the profile may make NCCL hang; --deadline gives it more time",
-        )
-
-    def _gone(self, found: Found) -> AgentError:
-        status = death.exit_status(self._ctx, self._launched)
-        what = f"the probe of {self._profile} {death.ending(status)} ({found.last})"
-        return death.died(what, str(self._launched["log"]), status, self._evidence())
-
-
 def _observed(
     ctx: Context, params: Mapping[str, Any], launched: Launch, place: str, told: Mapping[str, Any]
 ) -> Any:
     """(what was seen, what was measured): proven before, fingerprinted while the ranks still live."""
-    watch = _Watch(ctx, params["plan"]["profile"], launched, place, told)
+    watch = Watch(ctx, params["plan"]["profile"], launched, place, told)
     sampler = Sampler(ctx.facts, ctx.login_env)
     sampler.start()
     try:
@@ -235,7 +157,7 @@ def _observed(
     return seen, found
 
 
-def _proven(ctx: Context, plan: Mapping[str, Any], launched: Launch, watch: _Watch) -> Dict[str, Any]:
+def _proven(ctx: Context, plan: Mapping[str, Any], launched: Launch, watch: Watch) -> Dict[str, Any]:
     """The proof that every rank has the profile's variables.
 
     Raises:

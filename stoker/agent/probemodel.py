@@ -6,7 +6,7 @@ import glob
 import json
 import os
 import re
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import state
 from .context import Context
@@ -20,7 +20,7 @@ _PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
 _TYPES = ("bfloat16", "float16", "float32")
-_LINE = re.compile(r"all[-_ ]?reduce|\bNVLS\b|symm_mem|mscclpp", re.IGNORECASE)
+_LINE = re.compile(r"all[-_ ]?reduce|nvls|symm_mem|mscclpp", re.IGNORECASE)
 # The whole configuration on one line mentions it and says nothing of what is in use.
 _CONFIG_LINE = re.compile(r"server_args=|ServerArgs\(|with config:|non-default args", re.IGNORECASE)
 _OFF = re.compile(
@@ -29,6 +29,13 @@ _OFF = re.compile(
 _BACKENDS = re.compile(r"Using \[(.*?)\] all-?reduce backends", re.IGNORECASE)
 # Backends that are not NCCL; ``NCCL_SYMM_MEM`` is.
 _OWN_BACKEND = re.compile(r"\b(?:CUSTOM|QUICK_REDUCE|FLASHINFER|SYMM_MEM|MSCCLPP|TRTLLM)\b", re.IGNORECASE)
+_OWN_ARGUMENT = re.compile(
+    r"disable_custom_all_reduce=False|enable_(?:mscclpp|torch_symm_mem|flashinfer_allreduce_fusion)=True"
+)
+_RANKS = re.compile(r"\b(?:tp_size|tensor_parallel_size)=(\d{1,5})\b")
+# NCCL with the switches' multicast: what it does then, other settings hardly touch.
+_NVLS_ARGUMENT = re.compile(r"enable_nccl_nvls=True")
+_NVLS_LINE = re.compile(r"\d+ Bytes -> Algo NVLS\w* ")
 _OWN_LINE = re.compile(r"(?:enabling|using|setup|init\w*) .{0,20}custom[-_ ]?all[-_ ]?reduce", re.IGNORECASE)
 
 
@@ -90,7 +97,7 @@ def engine_way(ctx: Context, slot: str) -> Dict[str, Any]:
 
     Returns:
         ``{way, lines, log}``: ``way`` is ``nccl``, ``own`` (not through NCCL: then this probe measures
-        something else than what the engine does) or ``unknown``.
+        something else than what the engine does), ``nvls`` (NCCL, through NVLink multicast) or ``unknown``.
     """
     latest = state.current(ctx.home, slot)
     if latest is None:
@@ -100,9 +107,19 @@ def engine_way(ctx: Context, slot: str) -> Dict[str, Any]:
 
 
 def way_of(lines: List[str]) -> Dict[str, Any]:
-    """``{way, lines}`` of a log's lines."""
+    """``{way, lines}`` of a log's lines: what it says of itself, before what its arguments imply."""
     told = [line for line in lines if _LINE.search(line)]
+    config = [line for line in told if _CONFIG_LINE.search(line)]
     plain = [line for line in told if not _CONFIG_LINE.search(line)]
+    shown = list(dict.fromkeys(line.strip()[:240] for line in plain))
+    way = _said(told, plain)
+    implied, why = _implied(config)
+    if way == "unknown" or (implied == "nvls" and way == "nccl"):
+        way, shown = implied, [*why, *shown]
+    return {"way": way, "lines": shown[:_SHOWN]}
+
+
+def _said(told: List[str], plain: List[str]) -> str:
     way = "unknown"
     if any(_OFF.search(line) for line in told):
         way = "nccl"
@@ -110,7 +127,19 @@ def way_of(lines: List[str]) -> Dict[str, Any]:
         hit = _BACKENDS.search(line)
         if hit:
             way = "own" if _OWN_BACKEND.search(hit.group(1)) else "nccl"
+        elif _NVLS_LINE.search(line):
+            way = "nvls"
         elif way == "unknown" and _OWN_LINE.search(line) and not _OFF.search(line):
             way = "own"
-    shown = list(dict.fromkeys(line.strip()[:240] for line in plain))
-    return {"way": way, "lines": shown[:_SHOWN]}
+    return way
+
+
+def _implied(config: List[str]) -> Tuple[str, List[str]]:
+    """(way, the arguments that say so): an engine does not tell of each choice that it takes by default."""
+    text = " ".join(config)
+    ranks = [hit.group(0) for hit in _RANKS.finditer(text) if int(hit.group(1)) > 1]
+    own = _OWN_ARGUMENT.search(text)
+    if own and ranks:
+        return "own", [f"{own.group(0)}, {ranks[0]}"]
+    nvls = _NVLS_ARGUMENT.search(text)
+    return ("nvls", [nvls.group(0)]) if nvls else ("unknown", [])

@@ -116,10 +116,24 @@ def test_the_diagnosis_has_the_connections_of_all_ranks() -> None:
             "nccl",
         ),
         ("Setup Custom allreduce failed with invalid argument", "nccl"),
-        ("server_args=ServerArgs(disable_custom_all_reduce=False)", "unknown"),
+        ("server_args=ServerArgs(tp_size=1, disable_custom_all_reduce=False)", "unknown"),
+        ("server_args=ServerArgs(tp_size=8, disable_custom_all_reduce=False)", "own"),  # its default, untold
+        ("server_args=ServerArgs(tp_size=8, disable_custom_all_reduce=True, enable_mscclpp=True)", "nccl"),
+        ("server_args=ServerArgs(tp_size=8, enable_nccl_nvls=True, disable_custom_all_reduce=True)", "nvls"),
+        (
+            "h:1:1 [0] NCCL INFO AllReduce: 14336 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}",
+            "nvls",
+        ),
         ("server_args=ServerArgs(disable_custom_all_reduce=True)", "nccl"),
         ("INFO: Application startup complete.", "unknown"),
     ],
 )
 def test_an_engines_log_tells_through_what_it_reduces(line: str, way: str) -> None:
     assert probemodel.way_of([line])["way"] == way
+
+
+def test_what_an_engine_tells_of_itself_comes_before_its_arguments() -> None:
+    arguments = "server_args=ServerArgs(tp_size=8, disable_custom_all_reduce=False)"
+    refused = "Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs."
+    assert probemodel.way_of([arguments])["lines"] == ["disable_custom_all_reduce=False, tp_size=8"]
+    assert probemodel.way_of([arguments, refused]) == {"way": "nccl", "lines": [refused]}
