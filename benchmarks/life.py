@@ -37,7 +37,7 @@ from stoker.fleet import look
 from stoker.fleet.job import Job
 from stoker.fleet.project import Project
 from stoker.fleet.session import Session, target_of
-from stoker.reach.client import Reach
+from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings
 from tests.agent.conftest import ENGINES, MARK, PLAIN, Host
 from tests.agent.launched import Launched, free_port, plan, serving

@@ -21,7 +21,8 @@ import time
 from typing import Any, Dict, Mapping, Optional
 
 from . import launch, life, procs, secretsfile, state, units
-from .context import AgentError, Context, Session
+from .context import AgentError, Context
+from .session import Session
 from .units import Started
 
 PR_SET_CHILD_SUBREAPER = 36

@@ -13,8 +13,9 @@ import sys
 import time
 
 from . import secretsfile
-from .context import AgentError, Context, Session
+from .context import AgentError, Context
 from .protocol import FrameError, Frames, OversizeError, Wire
+from .session import Session
 
 # `typing` costs every connection four milliseconds of the host's, and nothing here needs it at run time.
 TYPE_CHECKING = False

@@ -8,7 +8,7 @@ from stoker.errors import HostUnreachable
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.pool import HostResult
 from stoker.fleet.session import target_of
-from stoker.reach.client import Reach
+from stoker.reach.reach import Reach
 from stoker.reach.trust import Shown
 
 _SAYS = {

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from stoker.errors import HostFailed
-from stoker.reach.client import Reach
 from stoker.reach.door import Unreachable
+from stoker.reach.reach import Reach
 from stoker.reach.target import Target
 from stoker.reach.transport import Channel, Deadline, Stream
 

@@ -19,6 +19,7 @@ CORE_OPERATIONS = frozenset(("exec",))
 CORE = (
     "main",
     "context",
+    "session",
     "protocol",
     "quickjson",
     "secretsfile",
@@ -35,7 +36,7 @@ CORE = (
 )
 # Of these, which every connection or command imports, the code goes too: to compile them takes as long as to
 # start Python. It serves a host whose Python has the same bytecode; any other compiles the source.
-COMPILED = CORE[:7]
+COMPILED = CORE[:8]
 _PACKAGES = ("stoker", "stoker.agent")
 
 # The modules are imported from memory, under the names they have here; tracebacks show their lines.

@@ -29,7 +29,8 @@ from stoker.fleet.pool import HostResult, fan_out, roll
 from stoker.fleet.project import Project
 from stoker.fleet.session import OnText, Session, target_of
 from stoker.reach.bare import Finished, run_bare
-from stoker.reach.client import Agent, Reach
+from stoker.reach.client import Agent
+from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings
 from stoker.screen import Board, Screen, seconds
 

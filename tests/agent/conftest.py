@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from stoker.agent import cgroups, procs, state
-from stoker.agent.context import Context, Session
+from stoker.agent.context import Context
+from stoker.agent.session import Session
 from stoker.engines.base import ArgvShape, Engine
 from stoker.plan import KillPolicy, LaunchPlan, ReadyPolicy
 

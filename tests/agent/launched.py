@@ -17,7 +17,8 @@ from typing import Any
 import stoker.agent.shim
 from stoker import engines
 from stoker.agent import facts, procs
-from stoker.agent.context import Context, Session
+from stoker.agent.context import Context
+from stoker.agent.session import Session
 from stoker.agent.variables import TUNING_PREFIXES
 from stoker.engines.base import Engine
 from stoker.plan import KillPolicy, LaunchPlan, ReadyPolicy

@@ -19,7 +19,8 @@ import pytest
 
 from stoker import engines
 from stoker.agent import bench, completion, http, load, serverinfo, subject, traffic
-from stoker.agent.context import AgentError, Context, Session
+from stoker.agent.context import AgentError, Context
+from stoker.agent.session import Session
 from stoker.lab import realengine, tinymodel
 from stoker.results.fromjson import build
 from stoker.results.record import Subject

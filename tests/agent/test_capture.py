@@ -149,7 +149,8 @@ def test_of_another_users_server_is_told_what_can_be_read(host: Host) -> None:
     assert child.stdout.readline() == "up\n"
     code = (
         "import json, sys\nfrom stoker.agent import capture\n"
-        "from stoker.agent.context import Context, Session\n"
+        "from stoker.agent.context import Context\n"
+        "from stoker.agent.session import Session\n"
         "params = json.load(sys.stdin)\n"
         "print(json.dumps(capture.capture(Context(session=Session(params['env'])), params)))"
     )

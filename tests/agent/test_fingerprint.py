@@ -13,12 +13,13 @@ from typing import Any
 
 from stoker import engines
 from stoker.agent import fingerprint, http, serverinfo
-from stoker.agent.context import Context, Session
+from stoker.agent.context import Context
 from stoker.agent.environment import Hasher
 from stoker.agent.gpu import GpuState
 from stoker.agent.gpurows import Gpu, GpuProcess
 from stoker.agent.procs import look
 from stoker.agent.sampler import Sampler, under_load
+from stoker.agent.session import Session
 from stoker.agent.versions import Disk
 from tests.agent.launched import Launched, free_port, plan, until
 from tests.agent.programs_paced import METRICS, PROGRAM, Paced

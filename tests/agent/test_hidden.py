@@ -41,7 +41,8 @@ elif sys.argv[1].startswith("--query-compute-apps=") and lives:
 OPERATIONS = """
 import json, os, time
 from stoker.agent import life, listening, procs, state, status
-from stoker.agent.context import Context, Session
+from stoker.agent.context import Context
+from stoker.agent.session import Session
 request = json.loads(os.environ["REQUEST"])
 ctx = lambda: Context(lambda event: None, Session(dict(os.environ)))
 def restart():

@@ -170,7 +170,8 @@ signal.pause()  # with PID 1 all of it would end
 AGENT = """
 import json, os
 from stoker.agent import life
-from stoker.agent.context import AgentError, Context, Session
+from stoker.agent.context import AgentError, Context
+from stoker.agent.session import Session
 request = json.loads(os.environ["REQUEST"])
 try:
     print(json.dumps(life.kill(Context(lambda event: None, Session(dict(os.environ))), request)))

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.context import AgentError, Context, Session
+from stoker.agent.context import AgentError, Context
 from stoker.agent.run import KEEP_BYTES, Kept, execute
+from stoker.agent.session import Session
 from tests.agent.test_wire import appears, gone
 from tests.sshd import descendants
 

@@ -12,7 +12,8 @@ import pytest
 
 from stoker.agent import search as operation
 from stoker.agent import searchplaces, searchtext
-from stoker.agent.context import AgentError, Context, Session
+from stoker.agent.context import AgentError, Context
+from stoker.agent.session import Session
 
 CASES = Path(__file__).parents[1] / "cases/search"
 LINES = [line.split("\t", 2) for line in (CASES / "lines.txt").read_text().splitlines()]

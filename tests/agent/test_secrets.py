@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.context import Session
 from stoker.agent.secretsfile import of_request, text
+from stoker.agent.session import Session
 from stoker.agent.variables import is_credential, redacted, without
 from stoker.engines.base import Engine
 from tests.agent.conftest import Host, eventually

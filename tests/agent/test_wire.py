@@ -17,14 +17,16 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.context import AgentError, Context, Session
+from stoker.agent.context import AgentError, Context
 from stoker.agent.protocol import MAX_FRAME, FrameError, Frames, OversizeError, Wire, encode
+from stoker.agent.session import Session
 
 # The real agent, with operations that a test can look into.
 PROGRAM = """
 import os, subprocess, sys, time, types
 from stoker.agent import main, run
 from stoker.agent.context import AgentError
+from stoker.agent.session import Session
 
 ops = types.ModuleType("stoker.agent.ops")
 sys.modules["stoker.agent.ops"] = ops

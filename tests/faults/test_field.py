@@ -58,8 +58,9 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import HostUnreachable
-from stoker.reach.client import Agent, Reach
+from stoker.reach.client import Agent
 from stoker.reach.pull import pull
+from stoker.reach.reach import Reach
 from tests.faults.mounts import mounts_refused, server_with
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer

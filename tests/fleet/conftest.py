@@ -22,7 +22,8 @@ from stoker.fleet.result import Result
 from stoker.fleet.session import target_of
 from stoker.fleet.stages import Options, stages
 from stoker.fleet.verbs import modules
-from stoker.reach.client import Agent, Reach
+from stoker.reach.client import Agent
+from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings
 from tests.e2e.project import ProjectFolder
 

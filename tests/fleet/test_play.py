@@ -17,7 +17,8 @@ from stoker.fleet.call import Timed
 from stoker.fleet.recap import COUNTED, Part, Report
 from stoker.fleet.session import Session, target_of
 from stoker.fleet.verbs import IN_BOOKS, by_hand
-from stoker.reach.client import Agent, Reach
+from stoker.reach.client import Agent
+from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings
 from tests.fleet.conftest import HERE, Books, typed
 from tests.sshd import SshServer

@@ -18,7 +18,8 @@ from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.project import Project
 from stoker.fleet.session import Session, target_of
 from stoker.fleet.verbs import VERBS, by_hand, by_hand_hidden
-from stoker.reach.client import Agent, Reach
+from stoker.reach.client import Agent
+from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings
 from tests.e2e.project import ProjectFolder
 

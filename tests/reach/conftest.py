@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from stoker.reach.client import Agent, Reach
+from stoker.reach.client import Agent
+from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings, Target
 from tests.sshd import SshServer
 

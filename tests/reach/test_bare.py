@@ -10,7 +10,7 @@ import pytest
 
 from stoker.errors import HostFailed, HostUnreachable
 from stoker.reach.bare import run_bare
-from stoker.reach.client import Reach
+from stoker.reach.reach import Reach
 from stoker.reach.target import Target
 from tests.reach.conftest import settings, target_of
 from tests.reach.test_call import gone

@@ -16,9 +16,9 @@ import pytest
 
 from stoker.errors import HostFailed, HostUnreachable, InputError
 from stoker.reach.bare import run_bare
-from stoker.reach.client import Reach
 from stoker.reach.pull import announced, fetch
 from stoker.reach.push import load, push
+from stoker.reach.reach import Reach
 from stoker.reach.target import Target
 from tests.reach.conftest import settings
 from tests.sshd import SshServer

@@ -14,7 +14,7 @@ import pytest
 from stoker.errors import HostFailed
 from stoker.reach import parcel
 from stoker.reach.boot import Booting
-from stoker.reach.client import Reach
+from stoker.reach.reach import Reach
 from stoker.reach.target import Target
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer

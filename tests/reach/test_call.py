@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from stoker.errors import HostFailed, HostUnreachable
-from stoker.reach.client import Agent, Reach
+from stoker.reach.client import Agent
+from stoker.reach.reach import Reach
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer
 
@@ -207,7 +208,7 @@ def test_agent_and_its_child_end_with_the_connection(server: SshServer, tmp_path
 CONTROLLER = """
 import sys
 from pathlib import Path
-from stoker.reach.client import Reach
+from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings, Target
 import json
 variables = json.loads(sys.argv[1])

@@ -10,8 +10,8 @@ import pytest
 
 from stoker.errors import HostUnreachable
 from stoker.reach.bare import run_bare
-from stoker.reach.client import Reach
 from stoker.reach.hostcert import parse
+from stoker.reach.reach import Reach
 from stoker.reach.target import Target
 from tests.reach.conftest import settings
 from tests.sshd import SshServer, known_name, make_key, public_of

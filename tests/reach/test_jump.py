@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import HostError, HostUnreachable
-from stoker.reach.client import Reach
+from stoker.reach.reach import Reach
 from stoker.reach.target import Target
 from tests.reach.conftest import settings
 from tests.sshd import SshServer, free_port, make_key, public_of

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import HostUnreachable
-from stoker.reach.client import Reach
 from stoker.reach.door import Unreachable
 from stoker.reach.hostkeys import HostKey, KeyFile
 from stoker.reach.known_hosts import KnownHosts
+from stoker.reach.reach import Reach
 from stoker.reach.route import Hop
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer, make_key, public_of

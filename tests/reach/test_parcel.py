@@ -12,7 +12,7 @@ import stoker
 from stoker.agent.main import OPERATIONS
 from stoker.errors import HostFailed
 from stoker.reach import parcel
-from stoker.reach.client import Reach
+from stoker.reach.reach import Reach
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer
 

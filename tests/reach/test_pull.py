@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from stoker.errors import HostFailed, HostUnreachable, InputError
-from stoker.reach.client import Agent, Reach
+from stoker.reach.client import Agent
 from stoker.reach.pull import announced, fetch, pull, read_manifest
+from stoker.reach.reach import Reach
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer
 

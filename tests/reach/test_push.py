@@ -12,9 +12,10 @@ import pytest
 
 from stoker.errors import HostFailed, HostUnreachable, InputError
 from stoker.reach.carrier import Pace
-from stoker.reach.client import Agent, Reach
+from stoker.reach.client import Agent
 from stoker.reach.pull import How, announced, fetch
 from stoker.reach.push import load, push
+from stoker.reach.reach import Reach
 from stoker.reach.target import Target
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer

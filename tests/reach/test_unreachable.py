@@ -15,8 +15,8 @@ import paramiko
 import pytest
 
 from stoker.errors import HostUnreachable
-from stoker.reach.client import Reach
 from stoker.reach.door import translate
+from stoker.reach.reach import Reach
 from stoker.reach.target import Target
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer, free_port, make_key
