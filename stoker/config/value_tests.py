@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from stoker.config.filters import Known
+from stoker.config.filters_lists import Known
 from stoker.config.patternsafe import compiled
 
 _OPERATORS: Mapping[str, Callable[[int], bool]] = {

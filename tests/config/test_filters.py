@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.config import filters, template, value_tests
+from stoker.config import filters_lists, filters_text, template, value_tests
 from stoker.errors import InputError
 
 FEW = settings(max_examples=60, deadline=None)
@@ -50,7 +50,7 @@ def judge() -> Any:
 @FEW
 @given(items=st.lists(VALUES, max_size=5), levels=st.none() | st.integers(0, 3))
 def test_flatten_is_ansibles(core: Any, items: list[Any], levels: int | None) -> None:
-    assert filters.flatten(items, levels) == core.flatten(items, levels)
+    assert filters_lists.flatten(items, levels) == core.flatten(items, levels)
 
 
 @FEW
@@ -63,7 +63,7 @@ def test_flatten_is_ansibles(core: Any, items: list[Any], levels: int | None) ->
 def test_combine_is_ansibles(
     core: Any, low: dict[str, Any], high: dict[str, Any], recursive: bool, lists: str
 ) -> None:
-    mine = filters.combine(low, high, recursive=recursive, list_merge=lists)
+    mine = filters_lists.combine(low, high, recursive=recursive, list_merge=lists)
     assert mine == core.combine(low, high, recursive=recursive, list_merge=lists)
 
 
@@ -71,17 +71,19 @@ def test_combine_is_ansibles(
 @given(text=TEXTS, pattern=st.sampled_from(("a", "[ab]", "a|b", r"(a)(b)?", "^a", "b$", r"\s", "", "1*")))
 def test_regular_expressions_are_ansibles(core: Any, text: str, pattern: str) -> None:
     as_lists = [list(one) if isinstance(one, tuple) else one for one in core.regex_findall(text, pattern)]
-    assert filters.regex_findall(text, pattern) == as_lists
-    assert filters.regex_search(text, pattern) == core.regex_search(text, pattern)
-    assert filters.regex_replace(text, pattern, r"<\g<0>>") == core.regex_replace(text, pattern, r"<\g<0>>")
+    assert filters_text.regex_findall(text, pattern) == as_lists
+    assert filters_text.regex_search(text, pattern) == core.regex_search(text, pattern)
+    assert filters_text.regex_replace(text, pattern, r"<\g<0>>") == core.regex_replace(
+        text, pattern, r"<\g<0>>"
+    )
 
 
 @FEW
 @given(mapping=MAPPINGS)
 def test_entries_and_back_are_ansibles(core: Any, mapping: dict[str, Any]) -> None:
-    entries = filters.dict2items(mapping)
+    entries = filters_lists.dict2items(mapping)
     assert entries == core.dict_to_list_of_dict_key_value_elements(mapping)
-    assert filters.items2dict(entries) == mapping
+    assert filters_lists.items2dict(entries) == mapping
 
 
 @FEW
@@ -102,11 +104,11 @@ def test_matching_is_ansibles(judge: Any, text: str, pattern: str, several: bool
 @FEW
 @given(left=LISTS, right=LISTS)
 def test_lists_are_taken_as_sets_in_the_order_of_the_first(left: list[Any], right: list[Any]) -> None:
-    union = filters.union(left, right)
+    union = filters_lists.union(left, right)
     assert all(union.count(item) == 1 for item in union)
-    assert set(map(repr, filters.intersect(left, right))) <= set(map(repr, left))
-    assert [item for item in union if item in left] == filters.union(left, [])
-    assert not filters.intersect(filters.difference(left, right), right)
+    assert set(map(repr, filters_lists.intersect(left, right))) <= set(map(repr, left))
+    assert [item for item in union if item in left] == filters_lists.union(left, [])
+    assert not filters_lists.intersect(filters_lists.difference(left, right), right)
 
 
 @pytest.mark.parametrize(
