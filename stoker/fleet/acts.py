@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.config import template
@@ -20,6 +21,7 @@ from stoker.fleet.verbs import by_hand, by_hand_hidden
 from stoker.fleet.watch import Watch
 
 
+@dataclass(frozen=True)
 class Acts:
     """Does the tasks of a batch.
 
@@ -30,39 +32,28 @@ class Acts:
         options: How the book is to run.
         watch: Told what happens.
         journal: Knows what was done before, and keeps what is done.
-        stop: Set by Ctrl-C.
+        interrupt: Set by Ctrl-C.
         shown: The book, for advice.
     """
 
-    def __init__(
-        self,
-        setting: Callable[[Sequence[str]], Setting],
-        report: Report,
-        play: PlayReport,
-        options: Options,
-        watch: Watch,
-        journal: Journal,
-        stop: threading.Event,
-        shown: str,
-    ) -> None:
-        self._setting = setting
-        self._report = report
-        self._play = play
-        self._options = options
-        self._watch = watch
-        self._journal = journal
-        self._stop = stop
-        self._shown = shown
-        self._lock = threading.Lock()
+    setting: Callable[[Sequence[str]], Setting]
+    report: Report
+    play: PlayReport
+    options: Options
+    watch: Watch
+    journal: Journal
+    interrupt: threading.Event
+    shown: str
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended the run."""
-        return self._report.interrupted or self._stop.is_set()
+        return self.report.interrupted or self.interrupt.is_set()
 
     def do(self, task: Task, names: Sequence[str], outer: Mapping[str, Any], rescued: bool) -> Done:
         """A task on hosts; see ``flow.Doer``."""
-        setting = self._setting(names)
+        setting = self.setting(names)
         first = self._turn(setting, task, names[0], outer)
         try:
             once, fatal = first.runs_once(), first.is_fatal()
@@ -72,13 +63,13 @@ class Acts:
         if not once:
             turns |= {name: self._turn(setting, task, name, outer) for name in names[1:]}
         title = _title(task, first)
-        if not self._watch.begin(task, title, commands(list(turns.values()))):
+        if not self.watch.begin(task, title, commands(list(turns.values()))):
             return Done({})
         results = self._run(task, turns, outer, rescued)
         self._keep(task, title, results)
         for other in names if once else ():
             for result in results.values():
-                self._report.parts[other].facts.update(result.facts)
+                self.report.parts[other].facts.update(result.facts)
         return Done(results, fatal, once)
 
     def _wrong(self, task: Task, names: Sequence[str], error: InputError) -> Done:
@@ -88,7 +79,7 @@ class Acts:
         return Done(results)
 
     def _turn(self, setting: Setting, task: Task, name: str, outer: Mapping[str, Any]) -> Turn:
-        part = self._report.parts[name]
+        part = self.report.parts[name]
         return Turn(setting, task, part.session, part.facts, outer)
 
     def _run(
@@ -97,48 +88,48 @@ class Acts:
         """Each host's turn; what was done in the run before is taken from the journal."""
         found: dict[str, Result] = {}
         for name in turns:
-            done = self._journal.recall(task, outer, name)
+            done = self.journal.recall(task, outer, name)
             if done is not None:
                 found[name] = done
-                self._watch.ended(name, task, done)
+                self.watch.ended(name, task, done)
         left = {name: turn for name, turn in turns.items() if name not in found}
         for name, turn in left.items():
-            self._report.parts[name].silent = turn.hidden
+            self.report.parts[name].silent = turn.hidden
         found |= self._work(left)
         for name in left:
-            self._report.parts[name].silent = False
-            self._journal.add(task, outer, name, found[name], rescued=rescued)
+            self.report.parts[name].silent = False
+            self.journal.add(task, outer, name, found[name], rescued=rescued)
         return {name: found[name] for name in turns}
 
     def _work(self, turns: dict[str, Turn]) -> dict[str, Result]:
         """Each host's turn, side by side; a pause in this thread, where Ctrl-C ends it."""
         if not turns:
             return {}
-        if len(turns) == 1 and (self._options.free or next(iter(turns.values())).verb.book.once):
+        if len(turns) == 1 and (self.options.free or next(iter(turns.values())).verb.book.once):
             return {name: turn.run() for name, turn in turns.items()}
         results = fan_out(
-            list(turns), lambda name: turns[name].run(), forks=self._options.forks, stop=self._stop
+            list(turns), lambda name: turns[name].run(), forks=self.options.forks, stop=self.interrupt
         )
-        self._report.interrupted = self._report.interrupted or self._stop.is_set()
+        self.report.interrupted = self.report.interrupted or self.interrupt.is_set()
         return {result.host: _result(result, turns[result.host]) for result in results}
 
     def _keep(self, task: Task, title: str, results: Mapping[str, Result]) -> None:
         """Into the report; where no host waits for another, together with what others did of the task."""
         with self._lock:
-            same = [one for one in self._play.tasks if one.task is task] if self._options.free else []
+            same = [one for one in self.play.tasks if one.task is task] if self.options.free else []
             if same:
                 same[-1].results.update(results)
             else:
-                self._play.tasks.append(TaskReport(task, title, dict(results)))
-            if self._options.free:  # as in the book, whoever came to it first
-                order = {step.key: number for number, step in enumerate(self._play.play.steps)}
-                self._play.tasks.sort(key=lambda one: order.get(one.task.key, len(order)))
+                self.play.tasks.append(TaskReport(task, title, dict(results)))
+            if self.options.free:  # as in the book, whoever came to it first
+                order = {step.key: number for number, step in enumerate(self.play.play.steps)}
+                self.play.tasks.sort(key=lambda one: order.get(one.task.key, len(order)))
 
     # What comes of it for a host.
 
     def settle(self, task: Task, host: str, result: Result, rescued: bool) -> None:
         """Count a result, keep what it sets."""
-        part = self._report.parts[host]
+        part = self.report.parts[host]
         part.facts.update(result.facts)
         if result.code is not None:
             part.code = result.code
@@ -154,13 +145,13 @@ class Acts:
 
     def stop(self, host: str, why: str) -> None:
         """A host that did not fail itself goes no further."""
-        self._report.parts[host].trouble = HostFailed(
-            f"not finished: {why}", host=host, kind="stopped", next_step=f"inv play {self._shown} --resume"
+        self.report.parts[host].trouble = HostFailed(
+            f"not finished: {why}", host=host, kind="stopped", next_step=f"inv play {self.shown} --resume"
         )
 
     def rescue(self, host: str, task: Task, result: Result) -> None:
         """Tell the rescuing tasks what failed."""
-        self._report.parts[host].facts.update(
+        self.report.parts[host].facts.update(
             {
                 "ansible_failed_task": {"name": task.name, "action": task.module, "args": {}},
                 "ansible_failed_result": result.data,
@@ -174,7 +165,7 @@ class Acts:
             return None
         said = error.what if not result.hidden else "failed (not shown: no_log)"
         what, evidence = f"{task.place}: {task.name}: {said}", () if result.hidden else error.evidence
-        hint = error.next_step or f"inv play {self._shown} --limit {host}"
+        hint = error.next_step or f"inv play {self.shown} --limit {host}"
         if isinstance(error, HostError):
             return type(error)(what, host=host, kind=error.kind, evidence=evidence, next_step=hint)
         return StokerError(what, where=host, evidence=evidence, next_step=hint)

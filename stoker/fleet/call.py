@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.config.playbooktree import Module, Task
 from stoker.config.settings import number
 from stoker.errors import HostFailed, InputError
-from stoker.fleet.basics import Evaluated
+from stoker.fleet.arguments import Evaluated
 from stoker.fleet.flags import parse_all
 from stoker.fleet.job import Verb
 from stoker.fleet.result import Result

@@ -10,6 +10,7 @@ from typing import Any
 
 from stoker.config.playbooktree import Argument, Module
 from stoker.fleet import (
+    arguments,
     basics,
     bisect,
     capture,
@@ -20,6 +21,7 @@ from stoker.fleet import (
     look,
     measure,
     persist,
+    shell,
     spec,
     sweep,
     verify,
@@ -27,7 +29,7 @@ from stoker.fleet import (
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Book, Verb
 
-_ROOMS = (life, persist, look, doctor, measure, fetch, judge, basics)
+_ROOMS = (life, persist, look, doctor, measure, fetch, judge, shell, basics)
 VERBS: Mapping[str, Verb] = MappingProxyType({verb.name: verb for room in _ROOMS for verb in room.VERBS})
 IN_BOOKS: Mapping[str, Verb] = MappingProxyType(
     {
@@ -87,7 +89,7 @@ def _module(verb: Verb) -> Module:
 
 def _argument(flag: Flag) -> Argument:
     """A flag as a playbook's argument."""
-    if isinstance(flag, basics.Argument):
+    if isinstance(flag, arguments.Argument):
         exact, expressions = flag.holds == "words", flag.holds == "expressions"
         return Argument(flag.parse, exact=exact, expressions=expressions)
     return Argument(flag.parse, exact=flag.kind in ("text", "list", "name", "regex"))

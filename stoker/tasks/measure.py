@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stoker.errors import EXIT_DONE, InputError, nearest
-from stoker.fleet import experiment, judge, life, matrix, measure, verify
+from stoker.errors import InputError
 from stoker.fleet import fetch as fetch_runs
+from stoker.fleet import judge, matrix, measure, verify
 from stoker.fleet.flags import Flag
-from stoker.tasks import selection
 from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING, SERIAL, command
+from stoker.tasks.results import ms, speed, verdict
 
 if TYPE_CHECKING:
     from stoker.fleet.job import Verb
     from stoker.fleet.pool import HostResult
-    from stoker.results.index import Summary
     from stoker.results.record import Record
     from stoker.tasks.run import Run
 
@@ -67,16 +64,7 @@ def fetch(run: Run) -> int:
     return run.end(run.on_hosts(VERBS["fetch"]))
 
 
-@command(
-    *READING,
-    CHECK,
-    SERIAL,
-    *VERBS["explain"].flags,
-    Flag("verify", "Restore the likely causes, measure, and say whether they are the cause.", "flag"),
-    verify.CAUSE,
-    experiment.ANEW,
-    life.FORCE,
-)
+@command(*READING, CHECK, SERIAL, *verify.EXPLAIN.flags)
 def explain(run: Run) -> int:
     """Why the latest run differs from its baseline: ranked causes, and what was checked and is equal."""
     if run.args["verify"]:
@@ -117,93 +105,6 @@ def baseline(run: Run) -> int:
     return run.end(run.on_hosts(VERBS["baseline"]))
 
 
-@command(
-    JSON,
-    Flag("host", "Only of this host."),
-    Flag("profile", "Only of this profile."),
-    Flag("verdict", "Only of these: regressed, or several: regressed,unstable; none: not judged."),
-    Flag("since", "Only runs since then.", "since"),
-    Flag("last", "How many (20; of a history all).", "whole", least=1),
-    Flag("history", "Over time: a line a server and benchmark, and what changed at each step.", "flag"),
-)
-def results(run: Run) -> int:
-    """The runs that came back, newest first; --history: over time, with the steps."""
-    if run.args["history"]:
-        from stoker.tasks import history
-
-        return history.show(run)
-    rows, unreadable = run.project.store.look()
-    for flag in ("host", "profile"):
-        _check_known(run, flag, rows)
-    chosen = selection.of(run)
-    found = [row for row in rows if chosen.has(row)][: run.args["last"] or 20]
-    run.document["results"] = [asdict(summary) for summary in found]
-    run.screen.table(
-        ("run!", "when", "host", "profile", "tokens × concurrency>", "tok/s>", "verdict"),
-        [
-            (
-                s.run_id,
-                _when(s.created),
-                s.host,
-                s.profile or "(by hand)",
-                s.size,
-                _pace(s.tok_s, s.bench) + (" sim" if s.simulated else ""),
-                _verdict(s.verdict),
-            )
-            for s in found
-        ],
-    )
-    for damaged in unreadable:
-        run.screen.say(("damaged ", "bold red"), f"{damaged.path}: {damaged.what}")
-    return EXIT_DONE
-
-
-@command(Flag("run_id", "The run: its id, or a unique end of it.", positional=True), JSON)
-def show(run: Run) -> int:
-    """One run, whole: what was measured, how, every sample, what was in force."""
-    from stoker.results import meanwhile
-    from stoker.results.figures import figure
-    from stoker.results.inforce import in_force
-
-    record = run.project.store.load(run.args["run_id"])
-    run.document["run"] = record.to_json()
-    say = run.screen.say
-    say((record.run_id, "bold"), " (simulated)" if record.simulated else "")
-    engine = f"{record.engine} {record.engine_version}".strip()
-    say(f"{record.profile or '(by hand)'} on {record.host}: {engine}, {record.model}")
-    say(f"{record.bench.title}, measured {_when(record.created)}")
-    rows = [
-        (
-            f"{number + 1}.{sample.index + 1}",
-            sample.tokens,
-            _pace(sample.tok_s, record.bench.name),
-            _ms(sample.ttft_s),
-            _ms(sample.tpot_s),
-            sample.why or "valid",
-        )
-        for number, launch in enumerate(record.launches)
-        for sample in launch.runs
-    ]
-    run.screen.table(("run", "tokens>", "tok/s>", "TTFT>", "TPOT>", ""), rows)
-    for name, metric in record.metrics.items():
-        if name.startswith("batch"):
-            continue  # told a line a size below
-        say(f"{name}: {figure(metric.value, metric.unit)}")
-    if record.verdict:
-        say(_verdict(record.verdict.verdict), f"  {record.verdict.line}")
-    for text in record.contaminated:
-        say(("contaminated: ", "yellow"), text)
-    for text in meanwhile.disturbed(record):
-        say(("disturbed: ", "yellow"), text)
-    if told := meanwhile.shown(record):
-        say(("meanwhile: ", "bold"), told)
-    for line in _probed(record):
-        say(line)
-    for name, text in in_force(record):
-        say((f"{name}: ", "bold"), text)
-    return EXIT_DONE
-
-
 @command(*VERBS["compare"].flags, JSON)
 def compare(run: Run) -> int:
     """Two runs side by side, B judged against A, with what else differs between them."""
@@ -212,24 +113,8 @@ def compare(run: Run) -> int:
     run.screen.table(("", "A>", "B>", "change>"), outcome.data["rows"])
     for text, style in outcome.lines:
         run.screen.say((text, style))
-    run.screen.say(_verdict(outcome.data["verdict"]), f"  {outcome.data['line']}")
+    run.screen.say(verdict(outcome.data["verdict"]), f"  {outcome.data['line']}")
     return outcome.exit_code
-
-
-def _check_known(run: Run, flag: str, rows: Sequence[Summary]) -> None:
-    """A name that no run has is a mistake, where there are runs; one of the project has none yet.
-
-    Raises:
-        InputError: With the nearest name.
-    """
-    name = run.args[flag]
-    known = {getattr(row, flag) for row in rows} - {""}
-    if not name or not rows or name in known:
-        return
-    more = run.project.library.names() if flag == "profile" else [h.name for h in run.project.hosts([])]
-    if name not in more:
-        hint = nearest(name, known | set(more))
-        raise InputError(f"no run is of {flag} {name!r}", where=f"--{flag}", next_step=hint)
 
 
 def _newest(run: Run) -> Record:
@@ -266,10 +151,10 @@ def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
         (
             result.host,
             row["profile"] or "(by hand)",
-            (f"{row['latency_us']:.1f} µs" if "latency_us" in row else _speed(row["tok_s"]))
+            (f"{row['latency_us']:.1f} µs" if "latency_us" in row else speed(row["tok_s"]))
             + (" sim" if row["simulated"] else ""),
-            _ms(row["metrics"].get("ttft_s", {}).get("value")),
-            _verdict(row["verdict"]),
+            ms(row["metrics"].get("ttft_s", {}).get("value")),
+            verdict(row["verdict"]),
             percent(row["change"]),
             row["line"].split(";")[0],
         )
@@ -277,39 +162,4 @@ def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
     ]
 
 
-def _verdict(name: str | None) -> tuple[str, str]:
-    from stoker.screen import VERDICT_STYLE
-
-    return name or "-", VERDICT_STYLE.get(name or "", "dim")
-
-
-def _speed(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _probed(record: Record) -> list[tuple[str, str]]:
-    """What a record of all-reduces tells besides its figures; nothing of any other."""
-    if record.bench.name != "allreduce":
-        return []
-    from stoker.fleet.probelines import lines
-
-    return lines(record, {}, {})
-
-
-def _pace(value: float | None, bench: str) -> str:
-    """Tokens a second; of all-reduces, which are counted a second too, the time of one."""
-    return f"{1e6 / value:.1f} µs" if value and bench.startswith("allreduce") else _speed(value)
-
-
-def _ms(value: float | None) -> str:
-    from stoker.results.figures import figure
-
-    return figure(value, "s")
-
-
-def _when(created: float) -> str:
-    """Local time, to the minute."""
-    return datetime.datetime.fromtimestamp(created).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-COMMANDS = (bench, bench_all, fetch, results, show, compare, baseline, explain)
+COMMANDS = (bench, bench_all, fetch, compare, baseline, explain)

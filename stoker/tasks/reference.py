@@ -41,7 +41,7 @@ _SECTIONS = {
         "doctor",
     ),
     "The life of a server": ("life", "persist", "look"),
-    "Measure, judge, explain": ("measure", "experiments", "report"),
+    "Measure, judge, explain": ("measure", "results", "experiments", "report"),
     "Runbooks": ("play",),
     "The lab": ("demo",),
 }

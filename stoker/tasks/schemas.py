@@ -18,7 +18,7 @@ from stoker.config import (
 )
 from stoker.config import schema_parts as parts
 from stoker.config.schema_parts import Schema
-from stoker.fleet import basics
+from stoker.fleet.arguments import Argument
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Verb
 from stoker.fleet.verbs import IN_BOOKS
@@ -115,9 +115,9 @@ def _module(verb: Verb) -> schema_playbook.Module:
 
 def _argument(flag: Flag) -> Schema:
     """What a flag takes in a playbook."""
-    if isinstance(flag, basics.Argument) and flag.holds == "expressions":
+    if isinstance(flag, Argument) and flag.holds == "expressions":
         return dict(schema_playbook.CONDITIONS)
-    return {} if isinstance(flag, basics.Argument) else parts.nullable(_of_kind(flag))
+    return {} if isinstance(flag, Argument) else parts.nullable(_of_kind(flag))
 
 
 def _of_kind(flag: Flag) -> Schema:
