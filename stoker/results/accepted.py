@@ -12,7 +12,7 @@ from stoker.errors import ConfigError, InputError
 from stoker.results import fingerprint as fingerprints
 from stoker.results.fingerprint import Fingerprint
 from stoker.results.record import Record
-from stoker.results.shape import Shape, ShapeError
+from stoker.results.shape import Shape, ShapeError, is_usable
 from stoker.results.yamltext import dumps as yaml_text
 
 SCHEMA = 1
@@ -263,7 +263,8 @@ def _check_bench(key: Shape) -> None:
 def _launch(shape: Shape) -> Accepted:
     values = shape.items("tok_s")
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e300:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or value <= 0 or not is_usable(value):
             raise shape.wrong("tok_s", "a list of positive numbers", value)
     if not values:
         raise shape.wrong("tok_s", "a list of positive numbers", values)

@@ -9,8 +9,8 @@ from typing import Any
 from stoker.errors import InputError
 
 _ABSENT = object()
-# NaN is on neither side of it, and an integer of JSON may be larger than any float.
-_MOST = 1e300
+# NaN is on neither side, an integer of JSON may be larger than any float; quotients must stay numbers.
+_LEAST, _MOST = 1e-150, 1e150
 _LATEST = 250e9  # about the year 9890: what a calendar knows
 _DIGITS = 40  # of a whole number; of one that is counted with, what every program and SQLite can hold
 _WHOLE = 2**53
@@ -56,10 +56,10 @@ class Shape:
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number."""
+        """A number that something can have: finite, and neither absurdly large nor small."""
         value = self._take(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not -_MOST < value < _MOST:
-            raise self.wrong(name, "a finite number", value)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not is_usable(value):
+            raise self.wrong(name, "a number that can be measured", value)
         return float(value)
 
     def time(self, name: str) -> float:
@@ -155,6 +155,11 @@ class Shape:
         return value
 
 
+def is_usable(value: float) -> bool:
+    """Whether it can be reckoned with: zero, or of a size that keeps quotients and products finite."""
+    return value == 0 or _LEAST < abs(value) < _MOST
+
+
 def parse(text: str, where: str) -> Any:
     """JSON to Python; what no record of ours has is refused: NaN, infinities, giant numbers, deep nesting.
 
@@ -180,8 +185,8 @@ def _int(digits: str) -> int:
 
 def _float(digits: str) -> float:
     value = float(digits)
-    if not -_MOST < value < _MOST:
-        raise ValueError(f"{digits[:40]} is larger than any number that is measured")
+    if not is_usable(value):
+        raise ValueError(f"{digits[:40]} is no number that is measured")
     return value
 
 
