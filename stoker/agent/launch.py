@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from . import cgroups, death, procs, secretsfile, signals, state, units
+from . import cgroups, death, procs, secretsfile, serving, signals, state, units
 from .context import AgentError, Context
 from .logs import tail
 from .state import MARKER, Launch
@@ -304,6 +304,8 @@ def _check_alive(ctx: Context, launch: Launch, engine: Mapping[str, Any]) -> Non
             return
         time.sleep(0.005)
     status = death.exit_status(ctx, launch)
+    if status == {"code": 0} and serving.alive(ctx.home, ctx.facts, launch, engine):
+        return  # it has left a server behind, as daemons do: wait tells what comes of it
     said = tail(launch["log"], _SHOWN_LINES)
     what = f"the server {death.ending(status)} at once"
     raise death.died(what, launch["log"], status, said, death.cause_in(engine, said), launch=launch)

@@ -60,7 +60,7 @@ def restart(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     if params.get("beside"):
         wanted = replace(wanted, target=Target(own_only=True))
     with _locked(ctx, params, wanted, "restart"):
-        running = _running(ctx, plan["slot"]) if starting else None
+        running = _running(ctx, plan) if starting else None
         if running is not None:
             return {**_result(ctx, _already(running, plan), running, [], began), "already_running": True}
         order = _decide(ctx, params, wanted, driver)
@@ -74,7 +74,7 @@ def restart(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         if checking:
             told = {**clean.report(order), "hooks": hooks.planned(plan) if order.scope.ended else []}
             return _result(ctx, told, None, checks, began)
-        previous = _previous(ctx, plan["slot"])
+        previous = _previous(ctx, plan)
         killed, launched = _replace(ctx, params, wanted, order, previous)
         return {**_result(ctx, killed, launched, checks, began), "previous": previous}
 
@@ -218,9 +218,9 @@ def _look_again(ctx: Context, params: Mapping[str, Any], wanted: Claim) -> Order
     return order
 
 
-def _previous(ctx: Context, slot: str) -> Optional[Dict[str, Any]]:
+def _previous(ctx: Context, plan: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
     """What a restart can put back: what runs in the slot, else what was last ready there."""
-    found = _running(ctx, slot) or state.last_ready(ctx.home, slot)
+    found = _running(ctx, plan) or state.last_ready(ctx.home, plan["slot"])
     if found is None:
         return None
     script = procs.read_file(str(found["script"])).decode("utf-8", "surrogateescape")
@@ -252,16 +252,10 @@ def _launch(
     return state.amend(ctx.home, launched, {"steps": list(ctx.steps)})
 
 
-def _running(ctx: Context, slot: str) -> Optional[Launch]:
-    """The slot's launch, where its server lives."""
-    latest = state.current(ctx.home, slot)
-    if latest is None or not state.is_this_boot(latest, ctx.facts):
-        return None
-    if procs.alive(int(latest["pid"]), int(latest["start"])):
-        return latest
-    seen = procs.snapshot(ctx.facts)
-    members, _ = state.members(seen, latest)
-    return latest if serving.head(ctx.home, seen, latest, members) else None
+def _running(ctx: Context, plan: Mapping[str, Any]) -> Optional[Launch]:
+    """The launch of a plan's slot, where its server lives."""
+    latest, engine = state.current(ctx.home, plan["slot"]), plan["engine"]
+    return latest if latest and serving.alive(ctx.home, ctx.facts, latest, engine) else None
 
 
 def _already(running: Launch, plan: Mapping[str, Any]) -> Dict[str, Any]:

@@ -174,9 +174,9 @@ def _slots(ctx: Context, params: Mapping[str, Any]) -> List[str]:
     if params.get("slots"):
         return list(params["slots"])
     launches = state.launches(ctx.home)
-    from . import procs
+    from . import serving  # dear, and rarely needed
 
-    living = [one for one in launches if procs.alive(int(one["pid"]), int(one["start"]))]
+    living = [one for one in launches if serving.alive(ctx.home, ctx.facts, one, {})]
     found = [launch["slot"] for launch in (living if len(living) == 1 else launches)]
     if len(found) == 1:
         return found

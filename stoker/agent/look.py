@@ -89,7 +89,8 @@ def take(
             snapshot.presume(int(launch["port"]), members)
             if slot in own:
                 launches.append(launch)
-                served = serving.head(ctx.home, snapshot, launch, members)
+                engine = recogniser.engines.get(str(launch.get("engine")), {})
+                served = serving.head(ctx.home, snapshot, launch, members, engine)
                 heads.update({launch["launch_id"]: served} if served else {})
                 how = found_by if members or how == "none" else how
                 ours.update((member.pid, member) for member in members)

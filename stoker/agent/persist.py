@@ -13,7 +13,7 @@ import sys
 import zipfile
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from . import claim, describe, launch, outside, procs, secretsfile, state, units
+from . import claim, describe, launch, outside, procs, secretsfile, serving, state, units
 from .context import AgentError, Context
 from .facts import VARIABLE
 from .locks import slot_lock
@@ -48,24 +48,25 @@ def persist(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     Raises:
         AgentError: ``lock-held``, ``io``: also what systemctl said; ``no-server``: there is no such slot.
     """
-    slot = params["plan"]["slot"] if params.get("plan") else params["slot"]
+    plan = params.get("plan") or {}
+    slot, engine = plan.get("slot") or params["slot"], plan.get("engine") or {}
     found = units.manager(ctx)
     if params["do"] == "look":
-        return {**_told(ctx, found, slot), **_asked(ctx, found, slot)}
+        return {**_told(ctx, found, slot, engine), **_asked(ctx, found, slot)}
     owner = {"user": describe.user(os.getuid()), "host": str(params.get("owner") or ""), "what": "persist"}
     if params["do"] == "remove":
         claim.known_slot(ctx, slot)
     lock = slot_lock(ctx.home, slot)
     with ctx.locks.hold([lock], owner):
         done = _remove(ctx, found, slot) if params["do"] == "remove" else _put(ctx, found, params)
-    return {**_told(ctx, found, slot), **done}
+    return {**_told(ctx, found, slot, engine), **done}
 
 
-def _told(ctx: Context, found: Manager, slot: str) -> Dict[str, Any]:
+def _told(ctx: Context, found: Manager, slot: str, engine: Mapping[str, Any]) -> Dict[str, Any]:
     """What is there now."""
     is_there = bool(found.kind) and bool(units.unit_text(found, slot))
     running = state.current(ctx.home, slot)
-    if running and not procs.alive(int(running["pid"]), int(running["start"])):
+    if running and not serving.alive(ctx.home, ctx.facts, running, engine):
         running = None
     return {
         "manager": found.kind,

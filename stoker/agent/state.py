@@ -181,7 +181,13 @@ def _unnamed(home: str, slot: str, named: str) -> Optional[Launch]:
         if launch_id == named or ended or not os.path.exists(os.path.join(folder, "launcher")):
             continue
         launch = recorded(home, slot, launch_id)
-        if launch is not None and alive(int(launch["pid"]), int(launch["start"])):
+        if launch is None:
+            continue
+        # One whose command has ended well may have become a daemon: its supervisor tells whether any is left.
+        is_daemon = launch_id > named and exit_of(home, launch) == {"code": 0}
+        if alive(int(launch["pid"]), int(launch["start"])) or (
+            is_daemon and alive(int(launch.get("shim_pid") or 0), int(launch.get("shim_start") or 0))
+        ):
             return launch
     return None
 

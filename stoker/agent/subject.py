@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from . import families, gate, http, liveenv, procs, proof, state
+from . import families, gate, http, liveenv, procs, proof, serving, state
 from .context import AgentError, Context
 from .descriptors import addresses
 from .procs import Listener, Process, Snapshot, listeners, overlap, snapshot
@@ -104,7 +104,7 @@ def _launched(ctx: Context, params: Mapping[str, Any], seen: Snapshot, slot: str
     plan = params.get("plan")
     mine = plan if plan and plan["profile_hash"] == launch.get("profile_hash") else None
     engine = mine["engine"] if mine else engine_named(params, str(launch.get("engine", "")))
-    launcher = seen.by_pid.get(int(launch["pid"])) or members[0]
+    launcher = serving.head(ctx.home, seen, launch, members, engine) or members[0]
     workers = proof.workers(seen, members, launch, engine)
     headers = gate.server_of(plan).headers if plan else {}
     return Subject(

@@ -51,6 +51,7 @@ class Watch:
         self._worked_at = self._sampled_at = now
         self._oom_kills = _oom_kills()
         self._gone_since: Optional[float] = None
+        self._daemon: Optional[Process] = None
         self._doomed_since: Optional[float] = None
         self._asked_at: Optional[float] = None
         self._completing_at: Optional[float] = None
@@ -147,16 +148,23 @@ class Watch:
         status = state.exit_of(self._ctx.home, dict(self.launch))
         if status is None and procs.alive(int(self.launch["pid"]), int(self.launch["start"])):
             return
-        if status == {"code": 0} and self._is_served():
-            return  # it has left a server behind, as daemons do
+        if status == {"code": 0} and self._is_daemon():
+            return
         self._gone_since = self._gone_since or time.monotonic()
         if status is not None or time.monotonic() - self._gone_since > _STRAGGLERS_S:
             self.log.drain()
             raise self._died(status)
 
-    def _is_served(self) -> bool:
-        seen, members = self.look()
-        return serving.head(self._ctx.home, seen, dict(self.launch), members) is not None
+    def _is_daemon(self) -> bool:
+        """Whether the launcher has left a server behind, that listens or may come to it."""
+        if self._daemon is not None and procs.alive(*self._daemon.key):
+            return True
+        found = serving.alive(self._ctx.home, self._ctx.facts, dict(self.launch), self._plan["engine"])
+        if found is not None:
+            left = f"left process {found.pid} behind: that is waited for"
+            self._ctx.emit("note", text=f"the command ended with status 0 and {left}")
+            self._daemon = found
+        return found is not None
 
     def _check_log(self) -> None:
         if self.log.ended is None:
@@ -189,6 +197,8 @@ class Watch:
             evidence += [listening.told(seen, row) for row in rows]
             detail["holders"] = [listening.noun(seen, row) for row in rows]
         how = "cannot come up" if alive else death.ending(status)
+        if self._daemon is not None and not alive:
+            how = f"became a daemon (process {self._daemon.pid}), and that ended"
         what = f"the server {how} {self.age_s():.1f} s after its launch"
         starved = _oom_kills() - self._oom_kills
         log = self.launch["log"]

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -378,3 +379,33 @@ def test_no_descriptor_is_left_open(tmp_path: Path, port: int) -> None:
         before = sum(1 for _ in Path("/proc/self/fd").iterdir())
         wait_fails(server, "timeout")
         assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
+
+
+# A daemon as they are made: two forks, the first in a session of its own, and both parents end at once.
+DAEMONISE = """
+import os, sys
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_daemon_that_loads_for_a_while_gets_ready(tmp_path: Path, port: int) -> None:
+    command = [sys.executable, "-S", "-c", DAEMONISE, *serving("--port", port, "--load", 1.0)]
+    with Launched(tmp_path, plan(command, port)) as server:
+        until((server.folder / "exit").exists)
+        found = ready.wait(server.ctx, server.params())
+        assert found["listeners"][0]["pid"] != server.pid
+    notes = [event["text"] for event in server.events if event["type"] == "note"]
+    assert len(notes) == 1
+    assert "ended with status 0 and left process" in notes[0]
+
+
+def test_a_daemon_that_dies_while_it_loads_is_told_at_once(tmp_path: Path, port: int) -> None:
+    command = [sys.executable, "-S", "-c", DAEMONISE, "/bin/sh", "-c", "sleep 0.5; exit 3"]
+    with Launched(tmp_path, plan(command, port)) as server:
+        error = wait_fails(server, "died")
+    assert "became a daemon" in error.what
