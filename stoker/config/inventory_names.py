@@ -17,6 +17,8 @@ MAX_NAMES = 100_000
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _BRACKETED_PORT = re.compile(r"\[([^\[\]]+)\]:([0-9]+)")
 _PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]+)")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_GROUPS_OF_ANSIBLE = ("all", "ungrouped")
 _HOST = re.compile(r"[\w:][\w.:%+-]*")
 GROUP = re.compile(r"[^\s,:\[\]*?/!&~@][^\s,:\[\]*?/]*")
 
@@ -33,6 +35,8 @@ def expand_host(text: str) -> tuple[tuple[str, ...], int | None]:
     Raises:
         InputError: No name can be made of it; ``next_step`` holds the hint.
     """
+    if _PLAIN.fullmatch(text) and text not in _GROUPS_OF_ANSIBLE:
+        return (text,), None  # nearly all of an inventory's thousands
     text, port = _split_port(text)
     check_host(_RANGE.sub("1", text))
     return expand_ranges(text), port
@@ -53,6 +57,8 @@ def is_ipv6(text: str) -> bool:
 
 def is_address(text: str) -> bool:
     """Whether a name is an IP address."""
+    if ":" not in text and not text.replace(".", "").isdigit():
+        return False
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -105,7 +111,7 @@ def check_host(name: str) -> None:
     Raises:
         InputError: With the reason, and in ``next_step`` the mend.
     """
-    if name in ("all", "ungrouped"):
+    if name in _GROUPS_OF_ANSIBLE:
         raise InputError(f"a host cannot be called {name}", next_step=f"{name} is a group of Ansible's own")
     if any(character.isspace() for character in name):
         first = name.split()[0] if name.split() else ""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.config import names, yamlfile
 from stoker.config import profile_parts as parts
+from stoker.config.layers import Layers, Without
 from stoker.config.profile_kinds import SecretRef
 from stoker.config.profile_model import Mistake, Profile, flag_of, read
 from stoker.config.profile_origin import Setting, settings
@@ -100,7 +101,7 @@ class Library:
             InputError: No profile is called that.
             ConfigError: It, or what it extends, cannot be read.
         """
-        variables = DEFAULT_VARIABLES if host is None else _variables(host)
+        variables: Mapping[str, Any] = DEFAULT_VARIABLES if host is None else _variables(host)
         return self._examine(name, Reader(variables, "", somewhere=host is None))
 
     def _examine(self, name: str, reader: Reader) -> Examined:
@@ -223,10 +224,10 @@ class Library:
         return InputError(f"unknown profile {name!r}", where=where, evidence=known, next_step=hint)
 
 
-def _variables(host: Host) -> dict[str, Any]:
+def _variables(host: Host) -> Mapping[str, Any]:
     """The host's variables as profiles see them: without its passwords, which are no tuning."""
-    own = {key: value for key, value in host.vars.items() if not key.endswith(("_password", "_pass"))}
-    return {**DEFAULT_VARIABLES, **own}
+    own = Without(host.vars, lambda name: name.endswith(("_password", "_pass")))
+    return Layers(own, DEFAULT_VARIABLES)
 
 
 def _parents(own: Part, problems: list[Problem]) -> list[tuple[str, Part]]:

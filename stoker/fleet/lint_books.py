@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from stoker import engines
 from stoker.config import playbook, yamlfile
-from stoker.config.inventory_vars import MAGIC
 from stoker.config.lint import Finding, finding
 from stoker.config.template import BadTemplate
 from stoker.errors import ConfigError, InputError, Problem, nearest
@@ -22,7 +21,6 @@ from stoker.results import accepted
 from stoker.results.accepted import Baseline, Key
 
 if TYPE_CHECKING:
-    from stoker.config.inventory import Host
     from stoker.config.playbooktree import Playbook
     from stoker.config.yamlfile import Document
     from stoker.fleet.project import Project
@@ -73,25 +71,15 @@ def _told(error: InputError, place: str, project: Project) -> Iterator[Problem]:
 
 
 def _rehearse(project: Project, book: Playbook, chosen: Sequence[Stage]) -> None:
-    """What ``inv play`` finds before its first connection; of hosts that are alike, on one.
+    """What ``inv play`` finds in a book before its first connection.
 
     Raises:
         InputError: It found something.
     """
     options = Options(check=True)
-    fewer = [replace(stage, hosts=_unlike(stage.hosts)) for stage in chosen]
     everybody = HostVars(project.inventory.hosts, {})
     values = own(check=True, diff=False, hosts=(), active=(), folder=str(book.path.parent), others=everybody)
-    rehearse(fewer, project, options, values)
-
-
-def _unlike(hosts: Sequence[Host]) -> tuple[Host, ...]:
-    """One of each kind of host: of those with the same variables but for what only reaches or names them."""
-    kinds: dict[str, Host] = {}
-    for host in hosts:
-        said = {k: v for k, v in host.vars.items() if k not in MAGIC and not k.startswith("ansible_")}
-        kinds.setdefault(f"{host.groups}{said!r}", host)
-    return tuple(kinds.values())
+    rehearse(chosen, project, options, values)
 
 
 def baselines(project: Project) -> tuple[int, list[Finding]]:

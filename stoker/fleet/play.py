@@ -15,7 +15,7 @@ from stoker.fleet.flow import Flow
 from stoker.fleet.playlog import Journal
 from stoker.fleet.pool import fan_out
 from stoker.fleet.recap import Part, PlayReport, Report
-from stoker.fleet.rehearse import rehearse
+from stoker.fleet.rehearse import reachable, rehearse
 from stoker.fleet.scope import Frame, HostVars, own
 from stoker.fleet.session import Session
 from stoker.fleet.stages import Options, Stage, local_or_known
@@ -71,6 +71,7 @@ def check(book: Playbook, stages: Sequence[Stage], project: Project, options: Op
     everybody = HostVars(project.inventory.hosts, {})
     folder = str(book.path.parent)
     values = own(check=options.check, diff=options.diff, hosts=(), active=(), folder=folder, others=everybody)
+    reachable(host for stage in stages for host in stage.hosts)
     rehearse(stages, project, options, values)
     for stage in stages:
         frame = Frame(stage.play.vars, options.extra, values)

@@ -1,11 +1,13 @@
-"""Everything about a playbook's steps that can be known before the first connection, tried on every host."""
+"""Everything about a playbook's steps that can be known before the first connection, tried for every host."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.config.inventory import Host
+from stoker.config.layers import Kinds, Watched, Without
 from stoker.config.playbooktree import Block, Entry, Task, flat
 from stoker.errors import ConfigError, InputError, Problem
 from stoker.fleet import servers
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 def rehearse(stages: Sequence[Stage], project: Project, options: Options, own: Mapping[str, Any]) -> None:
     """Render and plan what depends on no result, for each host of each play.
 
+    Of hosts that give the same answer to all that was looked up in one that is fine, nothing new can come.
+
     Args:
         stages: What is to run.
         project: The wiring.
@@ -30,11 +34,10 @@ def rehearse(stages: Sequence[Stage], project: Project, options: Options, own: M
 
     Raises:
         ConfigError: Every mistake found, at the tasks' lines.
-        InputError: A host's connection variables are wrong.
     """
-    for host in {host.name: host for stage in stages for host in stage.hosts}.values():
-        target_of(host)
     late = _late(stages)
+    templates = project.settings.path("profiles") / "templates"
+    named = ("inventory_hostname",) if templates.is_dir() else ()  # to which a host's name is told
     problems: dict[Problem, None] = {}
     for stage in stages:
         known = {name: value for name, value in stage.play.vars.items() if name not in late}
@@ -42,11 +45,40 @@ def rehearse(stages: Sequence[Stage], project: Project, options: Options, own: M
         for task, around in _inside((*stage.tasks, *stage.play.handlers), ()):
             if "profile" not in modules()[task.module].arguments:
                 continue  # what could be wrong with it without a server, the file itself has shown
+            fine = Kinds()
             for host in stage.hosts:
-                for outer in _outer(around, host, frame):
-                    problems.update(dict.fromkeys(_mistakes(task, host, project, frame, late, outer)))
+                if fine.has(host.vars):
+                    continue
+                seen = Watched(Without(host.vars, late.__contains__))
+                found = list(_of_task(task, around, replace(host, vars=seen), project, frame, late))
+                problems.update(dict.fromkeys(found))
+                if not found:
+                    fine.add(host.vars, (*seen.asked, *named))
     if problems:
         raise ConfigError(list(problems))
+
+
+def reachable(hosts: Iterable[Host]) -> None:
+    """See that the connection variables of each host can be read.
+
+    Raises:
+        InputError: Those of one are wrong.
+    """
+    for host in {host.name: host for host in hosts}.values():
+        target_of(host)
+
+
+def _of_task(
+    task: Task,
+    around: Sequence[Task],
+    host: Host,
+    project: Project,
+    frame: Frame,
+    late: frozenset[str],
+) -> Iterator[Problem]:
+    """What is wrong with a task on a host, in any round of the loops around it."""
+    for outer in _outer(around, host, frame):
+        yield from _mistakes(task, host, project, frame, late, outer)
 
 
 def _inside(entries: Sequence[Entry], around: tuple[Task, ...]) -> Iterator[tuple[Task, tuple[Task, ...]]]:
@@ -90,10 +122,9 @@ def _mistakes(
     outer: Mapping[str, Any],
 ) -> Iterator[Problem]:
     """What is wrong with a task on a host."""
-    variables = {name: value for name, value in host.vars.items() if name not in late}
     own = {name: value for name, value in task.vars.items() if name not in late}
-    for loop in _rounds(task, frame.scope(_with(host, variables), {}, own, outer)):
-        scope = frame.scope(_with(host, variables), {}, own, {**outer, **loop})
+    for loop in _rounds(task, frame.scope(host, {}, own, outer)):
+        scope = frame.scope(host, {}, own, {**outer, **loop})
         if not _may_run(task, scope):
             continue
         try:
@@ -107,10 +138,6 @@ def _mistakes(
         except InputError as error:
             where = f"{error.where}: " if error.where not in ("", task.place) else ""
             yield Problem(task.file, task.line, where + error.what, error.next_step)
-
-
-def _with(host: Host, variables: Mapping[str, Any]) -> Host:
-    return Host(host.name, variables, host.groups, host.source)
 
 
 def _rounds(task: Task, scope: Scope) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from stoker.config import template
 from stoker.config.inventory import Host
+from stoker.config.layers import Layers
 from stoker.config.playbooktree import Conditions
 
 
@@ -94,7 +95,7 @@ class Frame:
             task_vars: The task's own.
             loop: The loop's variable.
         """
-        variables = {**host.vars, **self.vars, **task_vars, **self.extra}
+        variables = Layers(self.extra, task_vars, self.vars, host.vars)
         shown = {name: value for name, value in facts.items() if name not in self.extra}
         return Scope(variables, {**shown, **self.own, **(loop or {})})
 

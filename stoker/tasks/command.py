@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -188,10 +187,10 @@ def nobody_reads() -> None:
 
 def _document(name: str, code: int, document: dict[str, Any], error: StokerError | None) -> None:
     """The one JSON document on stdout."""
+    from stoker.tasks import jsontext
     from stoker.tasks.run import error_data
 
     whole: dict[str, Any] = {"stoker": __version__, "command": name, "exit_code": code, **document}
     if error is not None:
         whole["error"] = error_data(error)
-    json.dump(whole, sys.stdout, indent=2, default=str)
-    sys.stdout.write("\n")
+    sys.stdout.write(jsontext.text(whole) + "\n")

@@ -1,0 +1,123 @@
+"""Variables over variables, without copies: what is looked up in a host's can then be watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+_NOTHING = object()
+
+
+class Layers(Mapping[str, Any]):
+    """Mappings over each other.
+
+    Args:
+        layers: The first that has a name wins.
+    """
+
+    def __init__(self, *layers: Mapping[str, Any]) -> None:
+        self._layers = layers
+
+    def __getitem__(self, name: str) -> Any:
+        for layer in self._layers:
+            if name in layer:
+                return layer[name]
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in layer for layer in self._layers)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name for layer in reversed(self._layers) for name in layer))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+class Without(Mapping[str, Any]):
+    """A mapping without some of its names.
+
+    Args:
+        values: The mapping.
+        hides: Whether a name is hidden.
+    """
+
+    def __init__(self, values: Mapping[str, Any], hides: Callable[[str], bool]) -> None:
+        self._values = values
+        self._hides = hides
+
+    def __getitem__(self, name: str) -> Any:
+        if self._hides(name):
+            raise KeyError(name)
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values and not self._hides(str(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._values if not self._hides(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Watched(Mapping[str, Any]):
+    """A mapping that remembers what was looked up in it, a name that is not there among it.
+
+    Args:
+        values: The mapping.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self._asked: dict[str, None] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        self._asked[name] = None
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        self._asked[str(name)] = None
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The names, in the order in which they were first looked up."""
+        return tuple(self._asked)
+
+
+class Kinds:
+    """Mappings told apart by nothing but what was looked up in those before them."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], list[list[Any]]] = {}
+
+    def add(self, values: Mapping[str, Any], asked: tuple[str, ...]) -> None:
+        """One, and the names that were looked up in it."""
+        self._known.setdefault(asked, []).append(_of(values, asked))
+
+    def has(self, values: Mapping[str, Any]) -> bool:
+        """Whether one of them would have given the same answers."""
+        for asked, known in self._known.items():
+            mine = _of(values, asked)
+            if any(_same(mine, theirs) for theirs in known):
+                return True
+        return False
+
+
+def _of(values: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
+    return [values.get(name, _NOTHING) for name in names]
+
+
+def _same(some: list[Any], others: list[Any]) -> bool:
+    """Whether values are equal, and written equally: 1 is not true, and not 1.0."""
+    if some != others:
+        return False
+    pairs = zip(some, others, strict=True)
+    return all(one is other or repr(one) == repr(other) for one, other in pairs)
