@@ -1,8 +1,9 @@
 """All-reduces on the GPUs of this machine under twelve profiles: ``python3 -m benchmarks.allreduce_gpu``.
 
 With the default settings, the story's profile and ten other combinations, each by ``inv bench --bench
-allreduce`` over the lab's SSH server. NVLink multicast stays off, no setting of a GPU is touched. After each
-profile the report and the raw data are written anew, so that a run that is cut short has lost nothing.
+allreduce`` over the lab's SSH server; then a sweep, a rank that is killed, a variable that makes NCCL hang, a
+GPU that somebody else uses. NVLink multicast stays off, no setting of a GPU is touched. After each step the
+report and the raw data are written anew, so that a run that is cut short has lost nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ STORY = {
     "NCCL_BUFFSIZE": "16777216",
     "NCCL_NTHREADS": "512",
 }
-PROFILES: Mapping[str, Mapping[str, str]] = {
+PROFILES: dict[str, Mapping[str, str]] = {
     "default": {},
     "story": STORY,
     "ll": {"NCCL_PROTO": "LL"},
@@ -53,6 +55,22 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
     "no-p2p": {"NCCL_P2P_DISABLE": "1"},
     "no-cumem": {"NCCL_CUMEM_ENABLE": "0"},
 }
+# NCCL opens its log as soon as it begins, and a pipe that nobody reads never opens: a hang by a variable.
+HANGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": "{folder}/pipe"}
+# Rank 1 is killed in the midst of it, as when memory runs out.
+_KILLED = """\
+import os, signal, sys
+if sys.orig_argv[-3:] == ["rank", "1", "measure"]:
+    import torch.distributed as dist
+    real, calls = dist.all_reduce, [0]
+    def all_reduce(*given, **named):
+        calls[0] += 1
+        if calls[0] == 200:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*given, **named)
+    dist.all_reduce = all_reduce
+"""
+Step = Callable[[], list[dict[str, Any]]]
 _SHOWN = (1, 8, 64)
 _INV_S = 150.0
 # Memory on every GPU, held by a process whose owner lives.
@@ -77,6 +95,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m benchmarks.allreduce_gpu")
     parser.add_argument("--out", type=Path, default=Path("docs/evidence"), help="folder for the report")
     parser.add_argument("--gpus", type=int, help="how many (all); 0 rehearses on the CPU")
+    parser.add_argument("--only", default=",".join(PROFILES), help="profiles, by commas (all)")
     parser.add_argument("--budget", type=float, default=200.0, help="seconds after which none is begun")
     parser.add_argument("--hidden", type=int, default=7168)
     parser.add_argument("--layers", type=int, default=61)
@@ -91,19 +110,27 @@ def main() -> int:
     try:
         with prepared(given.work, gpus, given.hidden, given.layers) as stage:
             versions = [("date", today), *_versions(stage, gpus)]
-            for name in PROFILES:
+            for name, step in _steps(stage, given.only.split(","), given.runs, gpus, report):
                 if time.monotonic() > end:
                     report.text(f"{name}: not run, the time was over")
                     continue
-                rows += probed(stage, name, given.runs, report)
+                rows += step()
                 written(given.out, today, gpus, report, rows, versions)
-            if gpus and time.monotonic() < end:
-                busy(stage, report)
-            written(given.out, today, gpus, report, rows, versions)
     finally:
         shutil.rmtree(given.work, ignore_errors=True)
     print(table(rows), *report.failed(), sep="\n")
     return bool(report.failed())
+
+
+def _steps(stage: Stage, only: list[str], runs: int, gpus: int, report: Report) -> Iterator[tuple[str, Step]]:
+    """What is done, by name; it returns the data of what was probed."""
+    for name in only:
+        yield name, partial(probed, stage, name, runs, report)
+    yield "a sweep", partial(swept, stage, report)
+    yield "a rank that is killed", partial(broken, stage, "killed", "died", report)
+    if gpus:
+        yield "a variable that makes NCCL hang", partial(broken, stage, "hangs", "timeout", report)
+        yield "a GPU that is in use", partial(busy, stage, report)
 
 
 @contextmanager
@@ -145,7 +172,12 @@ def _profiles(folder: Path, gpus: int) -> None:
     # JSON is YAML.
     base = {"engine": "vllm", "server": server, "env": env}
     (here / "base.yml").write_text(json.dumps(base, indent=1))
-    for name, own in PROFILES.items():
+    os.mkfifo(folder / "pipe")
+    (folder / "broken").mkdir()
+    (folder / "broken" / "sitecustomize.py").write_text(_KILLED)
+    hangs = {name: value.format(folder=folder) for name, value in HANGS.items()}
+    more = {"hangs": hangs, "killed": {"PYTHONPATH": f"{folder}/broken"}}
+    for name, own in (PROFILES | more).items():
         (here / f"{name}.yml").write_text(json.dumps({"extends": "base", "env": dict(own)}, indent=1))
 
 
@@ -164,7 +196,33 @@ def probed(stage: Stage, name: str, runs: int, report: Report) -> list[dict[str,
     return [data]
 
 
-def busy(stage: Stage, report: Report) -> None:
+def swept(stage: Stage, report: Report) -> list[dict[str, Any]]:
+    """A sweep ranks two protocols and the default."""
+    report.title("A sweep")
+    words = ["sweep", "--bench", "allreduce", "--host", stage.host, "--profile", "default"]
+    done = _inv(stage, [*words, "--set", "NCCL_PROTO=LL,Simple", "--runs", "2"], report)
+    told = all(f"NCCL_PROTO={one}" in done.stdout for one in ("LL", "Simple"))
+    report.check("both settings are ranked beside the default", done.returncode == 0 and told)
+    return []
+
+
+def broken(stage: Stage, name: str, kind: str, report: Report) -> list[dict[str, Any]]:
+    """A profile that fails is told by its name and in time, and leaves no process on a GPU."""
+    report.title(f"What fails: {name}")
+    words = ["bench", "--bench", "allreduce", "--host", stage.host, "--profile", name, "--deadline", "30"]
+    done = _inv(stage, [*words, "--json"], report)
+    try:
+        error: dict[str, Any] = json.loads(done.stdout)["hosts"][stage.host]["error"]
+    except (ValueError, KeyError, TypeError):
+        error = {"kind": "", "what": ""}
+    report.check(f"{name}: {kind}, by its name", error["kind"] == kind and name in error["what"])
+    if shutil.which("nvidia-smi"):
+        left = smi("--query-compute-apps=pid", "--format=csv,noheader").split()
+        report.check(f"{name}: nothing is left on a GPU", not left)
+    return []
+
+
+def busy(stage: Stage, report: Report) -> list[dict[str, Any]]:
     """A GPU that somebody else uses is refused, with who."""
     report.title("A GPU that is in use")
     holder = subprocess.Popen([stage.python, "-c", _HOLD], stdout=subprocess.PIPE, text=True)
@@ -177,6 +235,7 @@ def busy(stage: Stage, report: Report) -> None:
     finally:
         holder.kill()
         holder.wait()
+    return []
 
 
 def _inv(stage: Stage, words: list[str], report: Report) -> subprocess.CompletedProcess[str]:
@@ -236,7 +295,7 @@ def written(
     out.mkdir(parents=True, exist_ok=True)
     stem = f"allreduce-{gpus}gpu-{today}" if gpus else f"allreduce-cpu-{today}"
     whole = Report(report.hidden, parts=[table(rows), *report.parts], checks=report.checks)
-    heading = f"All-reduces on {gpus} GPUs under twelve profiles" if gpus else "Rehearsal"
+    heading = f"All-reduces on {gpus} GPUs" if gpus else "Rehearsal"
     whole.write(out / f"{stem}.md", heading, versions, program="python3 -m benchmarks.allreduce_gpu")
     (out / f"{stem}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 

@@ -125,10 +125,11 @@ def _effect(log: Mapping[str, Any], name: str, value: str) -> Optional[Dict[str,
 
 def _in_use(used: Sequence[str], value: str) -> Optional[Dict[str, str]]:
     """Whether what all-reduces used is among what was allowed; None where that cannot be told."""
-    if not used or ";" in value or ":" in value:
+    mine = _of_allreduce(value)
+    if not used or not mine:
         return None
-    excluded = value.startswith("^")
-    names = {_plain(part) for part in value.lstrip("^").split(",")}
+    excluded = mine.startswith("^")
+    names = {_plain(part) for part in mine.lstrip("^").split(",")}
     known = {_plain(name) for name in (*_ALGORITHMS, *_PROTOCOLS)}
     if not names <= known:
         return None  # what it does with a name that it does not know, only its own lines tell
@@ -137,8 +138,19 @@ def _in_use(used: Sequence[str], value: str) -> Optional[Dict[str, str]]:
     return {"state": "contradicted" if odd else "honoured", "why": "in use: %s" % told}
 
 
+def _of_allreduce(value: str) -> str:
+    """The part of ``ring;allreduce:tree,ring`` that is about all-reduces; empty where none is."""
+    general = ""
+    for clause in value.split(";"):
+        function, colon, names = clause.rpartition(":")
+        if colon and _plain(function) == "ALLREDUCE":
+            return names.strip()
+        general = general if colon else clause.strip()
+    return general
+
+
 def _plain(name: str) -> str:
-    return name.replace("_", "").upper()
+    return name.replace("_", "").strip().upper()
 
 
 def _general(line: str, found: Log) -> None:

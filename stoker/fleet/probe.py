@@ -137,23 +137,38 @@ def _measured(job: Job, bench: Bench, launches: int) -> tuple[Record, list[dict[
     """(the record, what the host told of each launch).
 
     Raises:
-        HostFailed: ``invalid``: no run was valid; or as the host says.
+        HostFailed: ``invalid``: no run was valid, or a sum was wrong; or as the host says.
     """
     from stoker.results.fromjson import build
 
     results = [_call(job, bench) for _ in range(launches)]
     with reading(job.host.name, "what probe gave"):
         record = build(results, measure.subject_of(job, results[-1]), where=job.host.name)
-    if not record.samples:
-        why = [run.why for one in record.launches for run in one.runs if run.why]
-        raise HostFailed(
-            f"no run of {record.profile} was valid: {why[0] if why else 'nothing was measured'}",
-            host=job.host.name,
-            kind="invalid",
-            evidence=list(dict.fromkeys(why)),
-            next_step="see what NCCL says: NCCL_DEBUG=INFO; LL128 forced on a platform without it corrupts",
-        )
+    _refuse_invalid(record)
     return record, results
+
+
+def _refuse_invalid(record: Record) -> None:
+    """What is no measurement is not kept; a profile under which one sum is wrong has no figure at all.
+
+    Raises:
+        HostFailed: ``invalid``.
+    """
+    from stoker.results.latencies import sizes
+
+    wrong = [row for launch in record.launches for row in sizes(launch) if row.get("wrong")]
+    whys = list(dict.fromkeys(run.why for launch in record.launches for run in launch.runs if run.why))
+    if wrong:
+        what = f"sums are wrong under {record.profile}"
+        whys = [f"{row['bytes']} bytes: {row['wrong']} elements are wrong" for row in wrong]
+        hint = "LL128 forced on a platform without it corrupts; else look at the GPUs: inv doctor"
+    elif not record.samples:
+        what = f"no run of {record.profile} was valid"
+        hint = "see what NCCL says: NCCL_DEBUG=INFO"
+    else:
+        return
+    what = f"{what}: {whys[0] if whys else 'nothing was measured'}"
+    raise HostFailed(what, host=record.host, kind="invalid", evidence=whys, next_step=hint)
 
 
 def _call(job: Job, bench: Bench) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from stoker.fleet import benchlines
+
 if TYPE_CHECKING:
     from stoker.results.record import Record
 
@@ -20,27 +22,38 @@ _STYLES = {
 
 def data(record: Record) -> dict[str, Any]:
     """What a playbook registers and --json prints."""
-    verdict, last = record.verdict, record.launches[-1].probe
+    last = record.launches[-1].probe
     return {
-        "run_id": record.run_id,
-        "profile": record.profile,
-        "model": record.model,
-        "bench": record.bench.to_wire(),
-        "simulated": record.simulated,
-        "contaminated": list(record.contaminated),
+        **benchlines.data(record),
         "tok_s": None,
         "latency_us": record.metrics["latency_us"].value,
-        "metrics": {name: vars(metric) for name, metric in record.metrics.items()},
-        "verdict": verdict.verdict if verdict else None,
-        "change": verdict.change if verdict else None,
-        "line": verdict.line if verdict else "",
-        "causes": [],
         "sizes": last.get("sizes", []),
         "nccl": last.get("nccl"),
         "engine": last.get("engine"),
         "proof": last.get("proof"),
         "estimate": None,
     }
+
+
+def curve(record: Record) -> list[Line]:
+    """A line a power of two, of the last launch."""
+    from stoker.results.latencies import sizes
+
+    last = record.launches[-1]
+    used = {row.get("bytes"): row for row in _rows(_mapping(last.probe.get("nccl")).get("sizes"))}
+    found = []
+    for row in sizes(last):
+        values = [row.get(name) for name in ("p50_s", "algbw_gb_s", "busbw_gb_s")]
+        if not row["batch"] and values[0]:
+            text = f"{row['bytes']:>19} B: {1e6 * values[0]:>8.1f} µs{_band(*values[1:])}"
+            found.append((text + _used(used.get(row["bytes"])), "dim"))
+    return found
+
+
+def _band(algbw: object, busbw: object) -> str:
+    """Both bandwidths; nothing where they are none, as of one rank."""
+    known = isinstance(algbw, int | float) and isinstance(busbw, int | float) and busbw
+    return f", {algbw:.3g} GB/s, bus {busbw:.3g} GB/s" if known else ""
 
 
 def lines(record: Record, rewrites: Mapping[str, str], env: Mapping[str, str]) -> list[Line]:
@@ -54,11 +67,10 @@ def lines(record: Record, rewrites: Mapping[str, str], env: Mapping[str, str]) -
     found = record.launches[-1].probe
     return [
         *_sizes(record, _mapping(found.get("nccl"))),
-        *_wrong(record),
         *_variables(_mapping(found.get("nccl"))),
         *_proof(_mapping(found.get("proof"))),
         *_engine(_mapping(found.get("engine"))),
-        *_rewritten(rewrites, env),
+        *(_rewritten(rewrites, env) if found.get("nccl") else []),  # on a CPU no such variable is read
     ]
 
 
@@ -72,18 +84,10 @@ def _sizes(record: Record, nccl: Mapping[str, Any]) -> list[Line]:
         row = next(one for one in every if one["batch"] == batch)
         marks = [median(record.launches, batch, mark) for mark in ("p50_s", "p10_s", "p90_s")]
         middle, low, high = ("-" if one is None else f"{1e6 * one:.1f}" for one in marks)
-        busbw = row.get("busbw_gb_s")
-        band = f", bus {busbw:.3g} GB/s" if isinstance(busbw, int | float) and busbw else ""
+        band = _band(*(median(record.launches, batch, name) for name in ("algbw_gb_s", "busbw_gb_s")))
         text = f"batch {batch:>3} {row['bytes']:>9} B: {middle:>8} µs ({low} to {high}){band}"
         shown.append((text + _used(used.get(row["bytes"])), ""))
     return shown
-
-
-def _wrong(record: Record) -> list[Line]:
-    from stoker.results.latencies import sizes
-
-    rows = [row for launch in record.launches for row in sizes(launch) if row.get("wrong")]
-    return [(f"wrong sums of {row['bytes']} B: {row['wrong']} elements", "bold red") for row in rows]
 
 
 def _used(row: Mapping[str, Any] | None) -> str:
@@ -130,6 +134,9 @@ def _engine(engine: Mapping[str, Any]) -> list[Line]:
         told = "the engine's own all-reduce does not go through NCCL, so its decoding may not follow"
         text = f"{told}: {evidence}"
         return [(text, "yellow")]
+    if engine.get("way") == "nvls":
+        told = "the engine reduces by NVLink multicast (NVLS), the probe only if the profile asks for that"
+        return [(f"{told}: {evidence}", "yellow")]
     return [(f"the engine reduces through NCCL: {evidence}", "dim")] if engine.get("way") == "nccl" else []
 
 

@@ -42,7 +42,7 @@ def show(run: Run) -> int:
 
 
 def _row(one: Series, width: int) -> tuple[Any, ...]:
-    from stoker.results.report.words import pace, percent, profile
+    from stoker.results.report.words import bare, percent, profile
     from stoker.results.sparkline import sparkline
 
     level = one.level
@@ -53,16 +53,17 @@ def _row(one: Series, width: int) -> tuple[Any, ...]:
         profile(one.key.profile),
         len(one.places),
         sparkline(one.values, width),
-        pace(level.tok_s, "") if level else "-",
+        bare(level.tok_s, one.key.measured) if level else "-",
         (last, _style(step) if step else "dim"),
     )
 
 
 def _say(run: Run, key: SeriesKey, step: Step, explanation: Explanation | None) -> None:
     """One step: when, from what to what, and what changed there."""
-    from stoker.results.report.words import pace, percent, profile
+    from stoker.results.report.words import pace, percent, profile, unit
 
-    paces = f"{pace(step.before, '')} → {pace(step.after)} ({percent(step.change)})"
+    after = pace(step.after, unit(key.measured))
+    paces = f"{pace(step.before, '')} → {after} ({percent(step.change)})"
     who = f"{key.host} {profile(key.profile)}"
     run.screen.say(("step ", _style(step)), (f"{_day(step)} {who}: ", "bold"), paces)
     run.screen.say(f"  between {step.last.run.run_id} and {step.first.run.run_id}")

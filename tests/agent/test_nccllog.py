@@ -81,6 +81,9 @@ def test_what_each_size_used_is_held_against_what_was_wanted() -> None:
     assert told["NCCL_MAX_NCHANNELS"] == "contradicted"
     assert told["NCCL_P2P_DISABLE"] == "contradicted"
     assert states(log, {"NCCL_ALGO": "^NVLS,CollNetDirect"}) == {"NCCL_ALGO": "honoured"}
+    assert states(log, {"NCCL_ALGO": "allreduce:tree;broadcast:ring"}) == {"NCCL_ALGO": "contradicted"}
+    assert states(log, {"NCCL_ALGO": "ring;allreduce:tree,ring"}) == {"NCCL_ALGO": "honoured"}
+    assert states(log, {"NCCL_ALGO": "broadcast:ring"}) == {"NCCL_ALGO": "unmentioned"}
     assert states(log, {"NCCL_PROTO": "LL,Simple", "NCCL_MIN_NCHANNELS": "8"}) == {
         "NCCL_MIN_NCHANNELS": "honoured",
         "NCCL_PROTO": "honoured",

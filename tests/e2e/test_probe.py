@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def probes(tmp_path: Path, box: SshServer) -> ProjectFolder:
     folder.write("profiles/plain.yml", text)
     folder.write("profiles/ll.yml", "extends: plain\nenv: {NCCL_PROTO: LL}\n")
     folder.write("profiles/dies.yml", "extends: plain\nenv: {STANDIN_TORCH: die}\n")
+    folder.write("profiles/corrupts.yml", "extends: plain\nenv: {STANDIN_TORCH: wrong}\n")
     return folder
 
 
@@ -72,16 +74,24 @@ def test_profiles_are_probed_compared_and_judged(probes: ProjectFolder, home: Pa
     assert accepted.code == 0, accepted.text
     again = probes.inv(*AT, "--profile", "ll", "--launches", "2", "--json")
     assert result(again.json)["verdict"] != "no-baseline", again.text
-    assert probes.inv("show", tuned["run_id"]).code == 0
+    shown = probes.inv("show", tuned["run_id"])
+    assert "1048576 B:" in shown.out, "the curve"
+    assert probes.inv("report").code == 0
+    page = (probes.root / "results" / "report.html").read_text()
+    figures = re.findall(r"[0-9] (all-reduces/s|tok/s)", page[page.index("<body") :])
+    assert figures
+    assert set(figures) == {"all-reduces/s"}
 
 
 def test_a_profile_that_fails_is_named_and_the_others_are_measured(probes: ProjectFolder) -> None:
-    ended = probes.inv(*AT, "--profile", "dies", "--profile", "plain", "--json")
+    words = ("--profile", "dies", "--profile", "corrupts", "--profile", "plain")
+    ended = probes.inv(*AT, *words, "--json")
     assert ended.code == 3, ended.text
     error = ended.json["hosts"]["box"]["error"]
-    assert "1 of 2 profiles could not be probed: dies: rank 1 of the probe of dies" in error["what"]
+    assert "2 of 3 profiles could not be probed: dies: rank 1 of the probe of dies" in error["what"]
+    assert error["detail"]["failed"]["corrupts"].startswith("sums are wrong under corrupts: ")
     assert [row["profile"] for row in error["detail"]["rows"]] == ["plain"]
-    assert probes.inv("results").out.count("plain") == 1
+    assert [row["profile"] for row in probes.inv("results", "--json").json["results"]] == ["plain"]
 
 
 def test_a_sweep_ranks_settings_without_a_restart(probes: ProjectFolder, home: Path) -> None:

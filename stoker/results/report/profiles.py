@@ -44,7 +44,7 @@ def _row(key: SeriesKey, one: Series, level: Level, best: float) -> Row:
     return row(
         words.subject(key),
         words.profile(one.key.profile),
-        words.pace(level.tok_s, ""),
+        words.bare(level.tok_s, key.measured),
         f"{words.pace(level.low, '')} – {words.pace(level.high, '')}",
         f"{level.launches}",
         words.percent(level.tok_s / best - 1),
@@ -55,7 +55,7 @@ def _figure(material: Material, known: _Known) -> dict[str, Any]:
     traces = [_trace(one, level, material.profiles.index(one.key.profile)) for one, level in known]
     labels = [trace["y"][0] for trace in reversed(traces)]
     layout = figure.layout(
-        figure.axis("tok/s", rangemode="tozero"),
+        figure.axis(words.unit(known[0][0].key.measured), rangemode="tozero"),
         {
             "type": "category",
             "categoryorder": "array",
@@ -76,7 +76,8 @@ def _trace(one: Series, level: Level, number: int) -> dict[str, Any]:
         "array": [figure.finite(up)],
         "arrayminus": [figure.finite(down)],
     }
-    between = f"{words.pace(level.low, '')} – {words.pace(level.high)}"
+    unit = words.unit(one.key.measured)
+    between = f"{words.pace(level.low, '')} – {words.pace(level.high, unit)}"
     return {
         "type": "scatter",
         "mode": "markers",
@@ -86,5 +87,5 @@ def _trace(one: Series, level: Level, number: int) -> dict[str, Any]:
         "error_x": error | {"thickness": 2, "width": 5},
         "marker": {"size": 10},
         "customdata": [[between, words.count(level.launches, "launch", "launches")]],
-        "hovertemplate": "%{x:.4~g} tok/s<br>%{customdata[0]}<br>%{customdata[1]}<extra></extra>",
+        "hovertemplate": f"%{{x:.4~g}} {unit}<br>%{{customdata[0]}}<br>%{{customdata[1]}}<extra></extra>",
     }

@@ -25,7 +25,6 @@ _SYMBOLS = {
     "no-baseline": "circle-open",
     "": "circle-open",
 }
-_HOVER = "%{customdata[0]}<br>%{y:.4~g} tok/s%{customdata[1]}<extra></extra>"
 _INTRO = (
     "A mark is a launch: ▼ regressed, ▲ improved, ● ok, ◆ unstable, ○ not decided, × disturbed. Dashed: the"
     " baseline; dotted: a step, where the speed changed for good. The axis does not begin at zero."
@@ -69,7 +68,8 @@ def _part(material: Material, key: SeriesKey, several: list[Series], most: int) 
 
 def _step_line(one: Series, step: Step) -> Cell:
     """``nccl-tuned: 89.0 → 63.2 tok/s (−29.0 %) between A and B``."""
-    paces = f"{words.pace(step.before, '')} → {words.pace(step.after)} ({words.percent(step.change)})"
+    after = words.pace(step.after, words.unit(one.key.measured))
+    paces = f"{words.pace(step.before, '')} → {after} ({words.percent(step.change)})"
     between = f"between {words.moment(step.last.point.at)} and {words.moment(step.first.point.at)}"
     kind = "regressed" if step.change < 0 else "improved"
     return Cell(f"Step of {words.profile(one.key.profile)}: {paces}, {between}.", kind)
@@ -89,7 +89,7 @@ def _figure(material: Material, several: list[Series], base: Baseline | None, mo
         "data": traces,
         "layout": figure.layout(
             {"type": "date"},
-            figure.axis("tok/s", range=figure.around(values)),
+            figure.axis(words.unit(several[0].key.measured), range=figure.around(values)),
             shapes=[_line(step) for one in several for step in one.steps],
             annotations=[_flag(step) for one in several for step in one.steps],
         ),
@@ -106,7 +106,7 @@ def _trace(one: Series, number: int, drawn: Sequence[thin.Mark]) -> dict[str, An
         "x": [x for _, x in placed],
         "y": [figure.finite(mark.tok_s) for mark, _ in placed],
         "customdata": [_hover(mark) for mark, _ in placed],
-        "hovertemplate": _HOVER,
+        "hovertemplate": _template(one.key),
         "marker": {
             "symbol": [_SYMBOLS.get(mark.verdict, "circle-open") for mark, _ in placed],
             "size": _size(len(placed)),
@@ -121,6 +121,11 @@ def _trace(one: Series, number: int, drawn: Sequence[thin.Mark]) -> dict[str, An
     return trace
 
 
+def _template(key: SeriesKey) -> str:
+    """What a mark says under the pointer."""
+    return f"%{{customdata[0]}}<br>%{{y:.4~g}} {words.unit(key.measured)}%{{customdata[1]}}<extra></extra>"
+
+
 def _size(marks: int) -> int:
     """Of each mark in pixels: so that many do not run into one band."""
     return 7 if marks <= _ROOMY else 4
@@ -130,7 +135,7 @@ def _hover(mark: thin.Mark) -> list[str]:
     run = mark.place.run
     if len(mark.places) > 1:
         slowest, fastest = mark.range
-        between = f"{words.pace(slowest, '')} – {words.pace(fastest)}"
+        between = f"{words.pace(slowest, '')} – {words.pace(fastest, words.unit(mark.place.run.bench))}"
         return [f"{len(mark.places)} launches around {words.moment(mark.place.point.at)}", f", {between}"]
     judged = f"<br>{run.verdict}" if run.verdict in _SYMBOLS and run.verdict else ""
     judged += f" {percent(run.change)}" if judged and run.change is not None else ""
@@ -158,7 +163,7 @@ def _disturbed(several: Sequence[Series]) -> dict[str, Any]:
             [figure.label(run_id), f"<br>{figure.label(words.profile(name), 30)}, disturbed"]
             for _, name, run_id, _ in found
         ],
-        "hovertemplate": _HOVER,
+        "hovertemplate": _template(several[0].key),
         "marker": {"symbol": "x-thin-open", "size": 8},
     }
 
@@ -205,7 +210,7 @@ def _row(run: Summary) -> Row:
     return row(
         words.moment(run.created),
         words.profile(run.profile),
-        words.pace(run.tok_s, ""),
+        words.bare(run.tok_s, run.bench),
         words.percent(run.change),
         Cell(verdict, run.verdict or "not-judged"),
         size,

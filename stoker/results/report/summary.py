@@ -54,16 +54,16 @@ def _table(material: Material, name: str, several: list[Series]) -> Table:
 
 def _row(material: Material, one: Series) -> Row:
     level, base = one.level, material.baselines.get(one.key)
-    latest = one.latest
+    latest, unit = one.latest, words.unit(one.key.measured)
     change = f" {words.percent(latest.change)}" if latest.change is not None else ""
     return row(
         one.key.host,
         words.profile(one.key.profile),
         f"{len(one.places):,}",
         Cell(sparkline(one.values), "trend"),
-        words.pace(level.tok_s if level else None),
+        words.pace(level.tok_s if level else None, unit),
         f"{words.pace(level.low, '')} – {words.pace(level.high, '')}" if level else "–",
-        words.pace(base.tok_s) if base else "–",
+        words.pace(base.tok_s, unit) if base else "–",
         Cell((latest.verdict or "not judged") + change, latest.verdict or "not-judged"),
         _step(one),
         host=one.key.host,

@@ -19,6 +19,17 @@ def pace(value: float | None, unit: str = "tok/s") -> str:
     return f"{value:.1f} {unit}".rstrip() if 0.05 <= value < 1e7 else f"{value:.3g} {unit}".rstrip()
 
 
+def unit(measured: str) -> str:
+    """Of a benchmark's speed, by its name or by what a series measured."""
+    return "all-reduces/s" if measured.startswith("allreduce") else "tok/s"
+
+
+def bare(value: float | None, measured: str) -> str:
+    """A speed in a column of tok/s: with its unit only where that is another."""
+    own = unit(measured)
+    return pace(value, "" if own == "tok/s" else own)
+
+
 def percent(change: float | None) -> str:
     """A relative change; one beyond all measure is a dash."""
     if change is None or not abs(change) < 1e6:
