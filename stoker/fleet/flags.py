@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -206,6 +207,7 @@ def command_line(verb: str, host: str, flags: Sequence[Flag], args: Mapping[str,
     return " ".join(quote(word) for word in words)
 
 
+@functools.lru_cache(maxsize=4096)  # each host of a task asks for the same words
 def quote(word: str) -> str:
     """One word as a shell reads it back, on one line and without control characters.
 

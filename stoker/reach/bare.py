@@ -109,8 +109,10 @@ class _Following:
 
     def follow(self, stdin: bytes, deadline: Deadline, stop: threading.Event | None) -> Finished:
         try:
-            # In a thread of its own: the command may want to be read before it reads.
-            threading.Thread(target=self._feed, args=(stdin,), name="stdin", daemon=True).start()
+            if stdin:  # in a thread of its own: the command may want to be read before it reads
+                threading.Thread(target=self._feed, args=(stdin,), name="stdin", daemon=True).start()
+            else:
+                self._channel.end_input()
             self._drain(deadline, stop)
         except BaseException:
             self._channel.terminate()

@@ -1,4 +1,4 @@
-"""The one door through which errors of sockets, paramiko and Fabric come in."""
+"""The one door through which errors of sockets and paramiko come in."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def translate(error: Exception, place: str) -> Unreachable:
     """One foreign error as ours.
 
     Args:
-        error: Of a socket, paramiko or Fabric.
+        error: Of a socket or paramiko.
         place: What was being reached.
     """
     if isinstance(error, paramiko.SSHException):

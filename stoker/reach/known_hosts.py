@@ -22,6 +22,7 @@ class KnownHosts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._files: dict[Path, KeyFile] = {}
+        self._together: dict[tuple[Path, ...], tuple[KeyFile, ...]] = {}
 
     def kinds(self, hop: Hop) -> tuple[str, ...]:
         """The kinds of key that are known of a server: it should be asked for those first."""
@@ -147,7 +148,12 @@ class KnownHosts:
             raise _unwritable(hop, file.path, [key], error) from error
 
     def _entries(self, paths: Sequence[Path], names: Sequence[str]) -> list[Entry]:
-        return [entry for path in paths for name in names for entry in self._file(path).find(name)]
+        return [entry for file in self._all(tuple(paths)) for name in names for entry in file.find(name)]
+
+    def _all(self, paths: tuple[Path, ...]) -> tuple[KeyFile, ...]:
+        if paths not in self._together:
+            self._together[paths] = tuple(map(self._file, paths))
+        return self._together[paths]
 
     def _file(self, path: Path) -> KeyFile:
         if path not in self._files:

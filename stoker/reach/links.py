@@ -1,4 +1,4 @@
-"""SSH connections by Fabric, with our socket, algorithms, keys and host-key policy; jump hosts are shared."""
+"""SSH connections by paramiko: our socket, algorithms, keys and host-key policy; jump hosts are shared."""
 
 from __future__ import annotations
 
@@ -12,36 +12,17 @@ from concurrent.futures import Future
 from typing import Any
 
 import paramiko
-from fabric import Connection
-from fabric.config import Config
 
 from stoker.reach.door import Unreachable, door
-from stoker.reach.hostcert import SUFFIX, parse
+from stoker.reach.hostcert import parse
 from stoker.reach.hostkeys import HostKey
 from stoker.reach.keys import Keyring
 from stoker.reach.known_hosts import KnownHosts
+from stoker.reach.lean import LeanTransport
 from stoker.reach.login import Login
 from stoker.reach.route import Hop
-from stoker.reach.sockets import Guard, Proxy, dial, shut
+from stoker.reach.sockets import Alarms, Guard, Proxy, dial, shut
 
-# paramiko's own order begins with slow ones: aes128-ctr, and 25 ms of CPU for group14.
-_CIPHERS = (
-    "aes128-gcm@openssh.com",
-    "aes256-gcm@openssh.com",
-    "aes128-ctr",
-    "aes192-ctr",
-    "aes256-ctr",
-)
-_KEX = (
-    "curve25519-sha256@libssh.org",
-    "curve25519-sha256",
-    "ecdh-sha2-nistp256",
-    "mlkem768x25519-sha256",
-    "ecdh-sha2-nistp384",
-    "ecdh-sha2-nistp521",
-    "diffie-hellman-group16-sha512",
-    "diffie-hellman-group14-sha256",
-)
 _KEEPALIVE_S = 15
 # Our guard comes first; these only keep paramiko's shorter limits out of the way.
 _SLACK_S = 5.0
@@ -52,62 +33,35 @@ _RETRY_S = 0.3
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
-class _Transport(paramiko.Transport):
-    """paramiko's transport, which can ask for a host's certificate before its key."""
-
-    wants_certificate = False
-
-    @property
-    def preferred_keys(self) -> tuple[str, ...]:
-        """The kinds of host key in our order; paramiko has certificates last, where none is taken."""
-        names = super().preferred_keys
-        return tuple(sorted(names, key=lambda name: self.wants_certificate and not name.endswith(SUFFIX)))
-
-
-class _Connection(Connection):  # type: ignore[misc]  # Fabric ships no types
-    """Fabric's connection with attributes of its own.
-
-    Fabric's would look each one up among all its names and write it into the config as well, which then
-    merges anew and is empty meanwhile for every other thread; it costs as much as the login.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
-
-
 class Link:
     """A logged-in connection to one hop.
 
     Args:
         hop: What it leads to.
-        connection: Fabric's.
+        transport: paramiko's.
         below: What carries it and ends with it: a socket, a channel through a jump host, or a ProxyCommand.
         release: Called once, at the end.
+        alarms: What knows the time, for whoever waits on it.
     """
 
-    def __init__(self, hop: Hop, connection: Connection, below: Any, release: Any) -> None:
+    def __init__(self, hop: Hop, transport: LeanTransport, below: Any, release: Any, alarms: Alarms) -> None:
         self.hop = hop
-        self._connection = connection
+        self.alarms = alarms
+        self.transport = transport
         self._below = below
         self._release = release
 
     @property
-    def transport(self) -> paramiko.Transport:
-        """paramiko's side of it."""
-        transport: paramiko.Transport = self._connection.transport
-        return transport
-
-    @property
     def alive(self) -> bool:
         """Whether it still stands, as far as is known here."""
-        return bool(self._connection.is_connected)
+        return self.transport.is_active()
 
     def close(self) -> None:
         """End it, and its share of the jump host; a second time is harmless."""
         release, self._release = self._release, None
         if release is None:
             return
-        _end(self._connection, self._below)
+        _end(self.transport, self._below)
         release()
 
 
@@ -130,9 +84,7 @@ class Links:
     def __init__(self, known_hosts: KnownHosts, keys: Keyring) -> None:
         self._known_hosts = known_hosts
         self._keys = keys
-        # Nothing of Fabric's own files and variables: the project and ssh_config have said it all.
-        self._config = Config(lazy=True, ssh_config=paramiko.SSHConfig())
-        self._config._set(_keypath=())  # else each look finds out anew, by an exception, that it has none
+        self._alarms = Alarms()
         self._lock = threading.Lock()
         self._gateways: dict[Hop, _Shared] = {}
 
@@ -182,49 +134,53 @@ class Links:
 
     def _try(self, hop: Hop, gateway: Link | None, login_timeout_s: float) -> Link:
         below = _below(hop, gateway)
-        connection = self._connection(hop, below, login_timeout_s)
+        transport = self._transport(hop, below, login_timeout_s + _SLACK_S)
         try:
-            _log_in(hop, connection, below, login_timeout_s)
+            self._log_in(hop, transport, below, Guard(self._alarms, login_timeout_s, _socket(below)))
         except BaseException:
-            _end(connection, below)
+            _end(transport, below)
             raise
-        connection.transport.set_keepalive(_KEEPALIVE_S)
-        return Link(hop, connection, below, lambda: self._give_back(gateway))
+        transport.set_keepalive(_KEEPALIVE_S)
+        return Link(hop, transport, below, lambda: self._give_back(gateway), self._alarms)
 
-    def _connection(self, hop: Hop, below: Any, login_timeout_s: float) -> Connection:
-        """Fabric's connection, told everything: what is left out it would look up by itself."""
-        patience_s = login_timeout_s + _SLACK_S
-        connection = _Connection(
-            hop.address,
-            user=hop.user,
-            port=hop.port,
-            config=self._config,
-            gateway=False,
-            forward_agent=False,
-            connect_kwargs={
-                "sock": _socket(below),
-                "auth_strategy": Login(hop, self._keys),
-                "transport_factory": lambda sock, **kwargs: self._transport(hop, sock, patience_s, kwargs),
-                "banner_timeout": patience_s,
-                "auth_timeout": patience_s,
-            },
-        )
-        connection.client.set_missing_host_key_policy(_Policy(hop, self._known_hosts))
-        return connection
-
-    def _transport(self, hop: Hop, sock: Any, patience_s: float, kwargs: Any) -> paramiko.Transport:
-        """paramiko's transport with algorithms in our order, the kinds of host key that are known first."""
-        transport = _Transport(sock, **kwargs)
-        transport.wants_certificate = bool(self._known_hosts.authorities(hop))
-        transport.handshake_timeout = patience_s
-        options = transport.get_security_options()
-        options.ciphers = _ordered(_CIPHERS, options.ciphers)
-        options.kex = _ordered(_KEX, options.kex)
-        known = set(self._known_hosts.kinds(hop))
-        if "ssh-rsa" in known:
-            known |= {"rsa-sha2-512", "rsa-sha2-256"}
-        options.key_types = sorted(options.key_types, key=lambda kind: kind not in known)
+    def _transport(self, hop: Hop, below: Any, patience_s: float) -> LeanTransport:
+        """paramiko's transport, which asks for the kinds of host key that are known first."""
+        known = self._known_hosts.kinds(hop)
+        transport = LeanTransport(_socket(below), known, bool(self._known_hosts.authorities(hop)))
+        transport.banner_timeout = transport.auth_timeout = patience_s
         return transport
+
+    def _log_in(self, hop: Hop, transport: LeanTransport, below: Any, guard: Guard) -> None:
+        """Banner, key exchange, host key and login, within the time there is.
+
+        Raises:
+            Unreachable: Whatever stood in the way.
+        """
+        try:
+            with guard, door(str(hop)):
+                transport.start_client()
+                self._verify(hop, transport.get_remote_server_key())
+                Login(hop, self._keys).authenticate(transport)
+        except Unreachable as error:
+            if guard.fired:
+                raise _too_slow(hop, transport, guard.seconds) from error
+            if isinstance(below, Proxy) and error.kind in ("lost", "banner"):
+                words = below.last_words()
+                raise Unreachable("banner", f"{hop}: its ProxyCommand ended", evidence=words) from error
+            raise
+
+    def _verify(self, hop: Hop, key: paramiko.PKey) -> None:
+        """Accept, record or refuse a host's key.
+
+        Raises:
+            Unreachable: Refused.
+        """
+        shown = getattr(key, "public_blob", None)
+        certificate = parse(shown.key_blob) if shown is not None else None
+        if certificate is not None:
+            self._known_hosts.verify_certificate(hop, certificate)
+        else:
+            self._known_hosts.verify(hop, HostKey(key.get_name(), key.get_base64()))
 
     def _lease(self, hop: Hop, login_timeout_s: float) -> Link:
         """A jump host's link: one connection for all hosts behind it, and one failure for all who wait."""
@@ -261,27 +217,6 @@ class Links:
         gateway.close()
 
 
-class _Policy(paramiko.MissingHostKeyPolicy):
-    """Every key comes here: paramiko's own store of known keys is left empty."""
-
-    def __init__(self, hop: Hop, known_hosts: KnownHosts) -> None:
-        self._hop = hop
-        self._known_hosts = known_hosts
-
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        """Accept, record or refuse.
-
-        Raises:
-            Unreachable: Refused.
-        """
-        shown = getattr(key, "public_blob", None)
-        certificate = parse(shown.key_blob) if shown is not None else None
-        if certificate is not None:
-            self._known_hosts.verify_certificate(self._hop, certificate)
-        else:
-            self._known_hosts.verify(self._hop, HostKey(key.get_name(), key.get_base64()))
-
-
 def _below(hop: Hop, gateway: Link | None) -> Any:
     """What carries the connection."""
     if hop.proxy_command:
@@ -298,28 +233,8 @@ def _socket(below: Any) -> Any:
     return below.socket if isinstance(below, Proxy) else below
 
 
-def _log_in(hop: Hop, connection: Connection, below: Any, login_timeout_s: float) -> None:
-    """Banner, key exchange, host key and login, within the time there is.
-
-    Raises:
-        Unreachable: Whatever stood in the way.
-    """
-    guard = Guard(login_timeout_s, _socket(below))
-    try:
-        with guard, door(str(hop)):
-            connection.open()
-    except Unreachable as error:
-        if guard.fired:
-            raise _too_slow(hop, connection, login_timeout_s) from error
-        if isinstance(below, Proxy) and error.kind in ("lost", "banner"):
-            words = below.last_words()
-            raise Unreachable("banner", f"{hop}: its ProxyCommand ended", evidence=words) from error
-        raise
-
-
-def _too_slow(hop: Hop, connection: Connection, login_timeout_s: float) -> Unreachable:
-    transport = connection.client.get_transport()
-    if transport is None or not transport.remote_version:
+def _too_slow(hop: Hop, transport: LeanTransport, login_timeout_s: float) -> Unreachable:
+    if not transport.remote_version:
         return Unreachable("banner", f"{hop}: connected, but no SSH banner within {login_timeout_s:g} s")
     return Unreachable(
         "timeout",
@@ -328,12 +243,8 @@ def _too_slow(hop: Hop, connection: Connection, login_timeout_s: float) -> Unrea
     )
 
 
-def _end(connection: Connection, below: Any) -> None:
+def _end(transport: LeanTransport, below: Any) -> None:
     """Close a connection and what carries it. The socket first: paramiko's thread would else wait on it."""
     shut(_socket(below))
-    connection.client.close()
+    transport.close()
     below.close()
-
-
-def _ordered(wanted: tuple[str, ...], offered: Any) -> list[str]:
-    return [name for name in wanted if name in offered]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pwd
 import shlex
@@ -158,6 +159,7 @@ def _path(text: str) -> str:
     return str(Path(text).expanduser())
 
 
+@functools.cache
 def _login_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
+import itertools
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
@@ -138,32 +141,82 @@ class Proxy:
         self._errors.close()
 
 
+class Alarms:
+    """Calls back when a time has come: one thread for all, which ends when nothing is awaited any more.
+
+    A thread for each would cost a connection as much as its key exchange.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._calls: dict[int, Callable[[], None]] = {}
+        self._due: list[tuple[float, int]] = []
+        self._numbers = itertools.count()
+        self._is_awake = False
+
+    def set(self, seconds: float, call: Callable[[], None]) -> int:
+        """Have something called then, in a thread of its own, unless it is cancelled; returns its number."""
+        with self._changed:
+            number = next(self._numbers)
+            self._calls[number] = call
+            heapq.heappush(self._due, (time.monotonic() + seconds, number))
+            if not self._is_awake:
+                self._is_awake = True
+                threading.Thread(target=self._watch, name="alarms", daemon=True).start()
+            elif self._due[0][1] == number:
+                self._changed.notify()
+            return number
+
+    def cancel(self, number: int) -> None:
+        """Do not call; too late is harmless."""
+        with self._changed:
+            self._calls.pop(number, None)
+            if not self._calls:
+                self._changed.notify()
+
+    def _watch(self) -> None:
+        with self._changed:
+            while self._calls:
+                when, number = self._due[0]
+                left_s = when - time.monotonic()
+                if number in self._calls and left_s > 0:
+                    self._changed.wait(left_s)
+                    continue
+                heapq.heappop(self._due)
+                if number in self._calls:
+                    threading.Thread(target=self._calls.pop(number), name="alarm", daemon=True).start()
+            self._due.clear()
+            self._is_awake = False
+
+
 class Guard:
     """Shuts a connection when a deadline passes inside: paramiko waits in places that know no timeout.
 
     Args:
+        alarms: What knows the time.
         seconds: Until then.
         link: What to shut: a socket, or a channel of paramiko.
     """
 
-    def __init__(self, seconds: float, link: Any) -> None:
+    def __init__(self, alarms: Alarms, seconds: float, link: Any) -> None:
         self.fired = False
+        self._alarms = alarms
+        self.seconds = seconds
         self._link = link
-        self._timer = threading.Timer(seconds, self._fire)
-        self._timer.daemon = True
+        self._number = -1
 
     def _fire(self) -> None:
         self.fired = True
         shut(self._link)
 
     def __enter__(self) -> Guard:
-        self._timer.start()
+        self._number = self._alarms.set(self.seconds, self._fire)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
+        self._alarms.cancel(self._number)
 
 
 def shut(link: Any) -> None:

@@ -10,7 +10,7 @@ from paramiko.common import cMSG_CHANNEL_REQUEST
 
 from stoker.reach.door import Unreachable, door
 from stoker.reach.links import Link
-from stoker.reach.sockets import Guard
+from stoker.reach.sockets import Alarms, Guard
 from stoker.reach.transport import Deadline, Stream
 
 _READ = 1 << 16
@@ -56,14 +56,14 @@ class SshTransport:
             wait_s = min(deadline.left_s, _SEND_TIMEOUT_S)
             channel = self._session(wait_s)
             channel.settimeout(_SEND_TIMEOUT_S)
-            with Guard(wait_s, channel) as guard:
+            with Guard(self._link.alarms, wait_s, channel) as guard:
                 try:
                     channel.exec_command(command)
                 except paramiko.SSHException as error:
                     if guard.fired:
                         raise Unreachable("timeout", f"{place}: does not start a command") from error
                     raise
-        return SshChannel(channel, place)
+        return SshChannel(channel, place, self._link.alarms)
 
     def _session(self, wait_s: float) -> paramiko.Channel:
         try:
@@ -87,10 +87,12 @@ class SshChannel:
     Args:
         channel: paramiko's.
         place: What was reached, for messages.
+        alarms: What knows the time.
     """
 
-    def __init__(self, channel: paramiko.Channel, place: str) -> None:
+    def __init__(self, channel: paramiko.Channel, place: str, alarms: Alarms) -> None:
         self._channel = channel
+        self._alarms = alarms
         self._place = place
         self._poll = select.poll()
         self._poll.register(channel.fileno(), select.POLLIN)
@@ -152,7 +154,7 @@ class SshChannel:
     def _kill_from_beside(self) -> None:
         beside = self._channel.get_transport().open_session(timeout=_BESIDE_S)
         beside.settimeout(_BESIDE_S)
-        with Guard(_BESIDE_S, beside):
+        with Guard(self._alarms, _BESIDE_S, beside):
             beside.exec_command("exec /bin/sh -s")
             beside.sendall(_KILL_SIBLINGS)
             beside.shutdown_write()

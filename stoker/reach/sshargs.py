@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -76,8 +77,22 @@ def parse(args: Iterable[str], where: str) -> SshOptions:
     Raises:
         InputError: An option that is not supported, by its name; a value that is wrong.
     """
+    texts = tuple(args)
+    try:
+        return _parsed(texts)
+    except InputError:  # told with the host's name
+        return _parse(texts, where)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(texts: tuple[str, ...]) -> SshOptions:
+    """A group's options are those of each of its hosts."""
+    return _parse(texts, "")
+
+
+def _parse(texts: tuple[str, ...], where: str) -> SshOptions:
     result = SshOptions()
-    for text in args:
+    for text in texts:
         for name, value in _options(text, where):
             result = result.over(option(name, value, where))
     return result

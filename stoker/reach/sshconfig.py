@@ -102,6 +102,7 @@ class SshConfig:
         lines: list[_Line] = []
         for file, folder, needed in _files(setting):
             lines += _block_end(lines) + list(_read(file, folder, needed))
+        self._is_empty = not lines
         self._beyond = _beyond_paramiko(lines)
         self._parser = _Parser()
         if self._beyond is None:
@@ -133,6 +134,8 @@ class SshConfig:
         Raises:
             InputError: A value that is wrong, or a configuration that ssh itself refuses.
         """
+        if self._is_empty:  # paramiko would ask anyway who we are, and on which machine
+            return _host_config(name, {})
         if self._beyond is None:
             try:
                 found: dict[str, Any] = dict(self._parser.lookup(name))

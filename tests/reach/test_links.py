@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,10 +13,8 @@ from pathlib import Path
 import pytest
 
 from stoker.reach import sockets
-from stoker.reach.keys import Keyring
-from stoker.reach.known_hosts import KnownHosts
-from stoker.reach.links import Links
 from stoker.reach.route import Hop
+from stoker.reach.sockets import Alarms
 
 THREADS = 8
 EACH = 25
@@ -47,18 +46,37 @@ def hop(number: int) -> Hop:
     )
 
 
-def test_many_threads_make_connections_at_once(hurry: None) -> None:
-    links = Links(KnownHosts(), Keyring())
+def test_alarms_call_in_order_and_never_what_was_cancelled() -> None:
+    alarms, called = Alarms(), queue.SimpleQueue[str]()
+    alarms.set(0.10, lambda: called.put("later"))
+    cancelled = alarms.set(0.01, lambda: called.put("cancelled"))
+    alarms.set(0.05, lambda: called.put("sooner"))
+    alarms.cancel(cancelled)
+    alarms.cancel(cancelled)
+    assert [called.get(timeout=10), called.get(timeout=10)] == ["sooner", "later"]
+    assert called.empty()
+
+
+def test_alarms_of_many_threads_all_come_and_their_thread_ends(hurry: None) -> None:
+    alarms, called = Alarms(), queue.SimpleQueue[int]()
     begin = threading.Barrier(THREADS)
 
-    def make(thread: int) -> list[str]:
+    def work(thread: int) -> None:
         begin.wait()
-        made = [links._connection(hop(thread + 1), None, 5.0) for _ in range(EACH)]
-        return [f"{one.user}@{one.host}:{one.port}" for one in made]
+        for number in range(EACH):
+            kept = alarms.set(0.001 * (number % 3), lambda: called.put(thread))
+            if number % 2:
+                alarms.cancel(kept)
+            alarms.cancel(alarms.set(60, lambda: called.put(-1)))
 
     with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(make, range(THREADS)))
-    assert found == [[f"nobody@127.0.0.{thread + 1}:22"] * EACH for thread in range(THREADS)]
+        list(pool.map(work, range(THREADS)))
+    for _ in range(THREADS * (EACH // 2 + 1)):
+        assert called.get(timeout=10) >= 0
+    watching = [one for one in threading.enumerate() if one.name == "alarms"]
+    for one in watching:
+        one.join(10)
+    assert not any(one.is_alive() for one in watching)
 
 
 def test_only_a_name_is_asked_for() -> None:
