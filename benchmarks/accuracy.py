@@ -1,21 +1,22 @@
 """How exact the load generator of ``serve`` is, and what it costs, beside others on the same server.
 
-    .venv/bin/python -m benchmarks.accuracy [--rounds 3] [--vllm BIN --tokenizer DIR] [--aiperf BIN]
+    .venv/bin/python -m benchmarks.accuracy [--rounds 3] [--vllm BIN] [--aiperf BIN] [--tokenizer DIR]
 
-The server is a program of the tests that keeps an exact pace over real HTTP. Printed are, as medians of
-rounds in which the tools take turns:
+The server is benchmarks/paced.c, which keeps an exact pace over real HTTP (compiled here by cc). Printed are,
+as medians of rounds in which the tools take turns:
 
 - throughput at concurrency 1, 32 and 256 (closed loop) against the pace that the server keeps, and the median
   time to the first token of arrivals in equal steps (open loop) against the server's; with the worst round;
 - CPU time of the tool's processes for 1,000 tokens, from the difference of a long and a short run, so that
   nobody's start counts;
 - requests a second that it gets done when each is two tokens long and the server answers at once: what a
-  generator cannot exceed. The server is one process too: near its own limit this is a lower bound.
+  generator cannot exceed. The server has a limit too, far above.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -23,7 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,6 @@ from typing import Any
 from stoker.agent import serve, workload
 from stoker.agent.stream import Target
 from stoker.benchmarks import merge
-from tests.agent.programs_paced import Paced
 
 TTFT_S = 0.2
 TARGET_ERROR, TARGET_TTFT_S = 0.005, 0.001
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--vllm", help="the program vllm, for vllm bench serve")
     parser.add_argument("--aiperf", help="the program aiperf")
-    parser.add_argument("--tokenizer", help="a folder with a tokenizer, for vllm")
+    parser.add_argument("--tokenizer", help="a folder with a tokenizer, for both of them")
     parser.add_argument("--part", choices=("accuracy", "cost", "rate"), action="append")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
@@ -104,11 +104,25 @@ def main() -> None:
     if args.vllm:
         tools["vllm bench serve"] = lambda load, port: _vllm(args.vllm, args.tokenizer, load, port)
     if args.aiperf:
-        tools["aiperf"] = lambda load, port: _aiperf(args.aiperf, load, port)
+        tools["aiperf"] = lambda load, port: _aiperf(args.aiperf, args.tokenizer, load, port)
     parts = {"accuracy": _accuracy, "cost": _cost, "rate": _rate}
-    with Paced() as server:
+    with _server() as port:
         for name in args.part or parts:
-            parts[name](tools, server.port, args.rounds)
+            parts[name](tools, port, args.rounds)
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[int]:
+    """The port of a server while it runs."""
+    with tempfile.TemporaryDirectory(prefix="stoker-bench-") as folder:
+        program = Path(folder) / "paced"
+        subprocess.run(["cc", "-O2", "-o", program, Path(__file__).with_name("paced.c")], check=True)
+        with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            try:
+                yield int(server.stdout.readline().split()[1])
+            finally:
+                server.kill()
 
 
 def _accuracy(tools: dict[str, Tool], port: int, rounds: int) -> None:
@@ -231,13 +245,13 @@ def _vllm(program: str, tokenizer: str, load: Load, port: int) -> Told:
     )
 
 
-def _aiperf(program: str, load: Load, port: int) -> Told:
+def _aiperf(program: str, tokenizer: str, load: Load, port: int) -> Told:
     """``aiperf profile``."""
     with tempfile.TemporaryDirectory(prefix="stoker-bench-") as folder:
         how = ["--request-rate", str(load.rate), "--request-rate-mode", "constant"]
         how = how if load.rate else ["--concurrency", str(load.concurrency)]
         argv = [program, "profile", "--model", load.model, "--url", f"http://127.0.0.1:{port}"]
-        argv += ["--endpoint-type", "completions", "--streaming", "--tokenizer", "builtin", "--ui", "none"]
+        argv += ["--endpoint-type", "completions", "--streaming", "--tokenizer", tokenizer, "--ui", "none"]
         argv += ["--synthetic-input-tokens-mean", "16", "--output-tokens-mean", str(load.output)]
         argv += ["--extra-inputs", "ignore_eos:true", "--request-count", str(load.requests), *how]
         argv += ["--use-server-token-count", "--no-gpu-telemetry", "--no-server-metrics"]

@@ -215,7 +215,7 @@ def _result(
     taken: Dict[str, Any],
 ) -> Dict[str, Any]:
     told = drafts.seen(found.engine["metrics"], observed.before, observed.after, measured.requests)
-    client = {"cpu_s": measured.client_cpu_s, "share": measured.client_share}
+    client = {"cpu_s": measured.client_cpu_s, "share": measured.client_share, **measured.connections}
     pretended = ctx.facts.simulated and bool(taken["gpus"] or (found.launch or {}).get("gpus"))
     if observed.before.why:
         taken["unread"].append("load of the server: %s" % observed.before.why)

@@ -90,15 +90,25 @@ def reachable(address: str) -> str:
 
 
 def request(
-    method: str, path: str, host: str, port: int, headers: Mapping[str, str], body: bytes = b""
+    method: str,
+    path: str,
+    host: str,
+    port: int,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    keep: bool = False,
 ) -> bytes:
     """A whole request.
+
+    Args:
+        keep: Whether the connection shall stay for another one.
 
     Raises:
         HttpError: ``request``: its head cannot be sent as one.
     """
     place = f"[{host}]" if ":" in host else host
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {place}:{port}", "Connection: close"]
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {place}:{port}"]
+    lines += [] if keep else ["Connection: close"]
     lines += ["Accept-Encoding: identity", *(f"{name}: {value}" for name, value in headers.items())]
     if method != "GET":
         lines.append(f"Content-Length: {len(body)}")

@@ -45,6 +45,8 @@ class Measured(NamedTuple):
         requests: Of all of them, the warm-up's too.
         client_cpu_s: CPU time of the generator itself.
         client_share: The largest share of a run's time that the generator was busy, 0..1.
+        connections: Of ``serve``: how many were ``opened`` for all its requests, and how many requests were
+            ``resent`` as their idle connection had ended meanwhile.
         raw: Of somebody else's load generator, what it said and left: name of a file to its text.
     """
 
@@ -54,6 +56,7 @@ class Measured(NamedTuple):
     client_cpu_s: float
     client_share: float
     raw: Mapping[str, str] = MappingProxyType({})
+    connections: Mapping[str, int] = MappingProxyType({})
 
 
 def measure(

@@ -15,6 +15,7 @@ from typing import Callable, Iterator, List, Tuple
 
 from . import figures
 from .load import WARMUP, Limits, Measured, Request, Run, request
+from .pool import Pool
 from .stream import Stream, Target
 from .window import Asked, Window
 from .workload import Order, Prompts, Serve, orders
@@ -45,30 +46,30 @@ def measure(
     """
     began = time.thread_time()
     asked = _Asking(target, serve, Prompts(seed), check, limits)
-    with descriptors():
+    with descriptors(), contextlib.closing(asked.pool):
         asked.learn()
-        warmup, useful = asked.run(_warmup(target, asked.prompts, serve), WARMUP)
+        warmup, useful = asked.run(asked.warmup(), WARMUP)
         report(warmup)
         if not useful:  # as many as are wanted would not get better, and take long
-            return Measured(warmup, [{**warmup, "index": 0}], asked.requests, asked.cpu_s(began), 0.0)
+            return asked.measured(began, warmup, [{**warmup, "index": 0}], 0.0)
         runs: List[Run] = []
         share = 0.0
         while useful and len(runs) < serve.runs:
             busy, at = time.thread_time(), time.perf_counter()
-            window = Window(target, asked.prompts, orders(serve), serve.concurrency, serve.seconds)
-            run, useful = asked.run(window, len(runs))
+            run, useful = asked.run(asked.window(), len(runs))
             share = max(share, (time.thread_time() - busy) / max(1e-9, time.perf_counter() - at))
             runs.append(run)
             report(run)
-    return Measured(warmup, runs, asked.requests, asked.cpu_s(began), round(share, 4))
+    return asked.measured(began, warmup, runs, share)
 
 
 class _Asking:
-    """Windows one after the other, and what is kept of them."""
+    """Windows one after the other over the same connections, and what is kept of them."""
 
     def __init__(
         self, target: Target, serve: Serve, prompts: Prompts, check: Callable[[], None], limits: Limits
     ) -> None:
+        self.pool = Pool()
         self.prompts = prompts
         self.requests: List[Request] = []
         self._target, self._serve, self._check, self._limits = target, serve, check, limits
@@ -77,7 +78,20 @@ class _Asking:
         """How many tokens a word takes, from two prompts of different length."""
         for words in _PROBES:
             order = Order(-1, None, words, _PROBE_TOKENS)
-            self.run(Window(self._target, self.prompts, iter([order]), 1, exact=True), WARMUP)
+            self.run(Window(self._target, self.prompts, self.pool, iter([order]), 1, exact=True), WARMUP)
+
+    def warmup(self) -> Window:
+        """A few requests of the kind that is measured, as many at once as there will be."""
+        width = self._serve.concurrency or _WARMUP_REQUESTS
+        count = max(width, _WARMUP_REQUESTS)
+        some = (order._replace(at_s=None) for order in itertools.islice(orders(self._serve), count))
+        return Window(self._target, self.prompts, self.pool, some, width)
+
+    def window(self) -> Window:
+        """What is measured."""
+        serve = self._serve
+        coming = orders(serve)
+        return Window(self._target, self.prompts, self.pool, coming, serve.concurrency, serve.seconds)
 
     def run(self, window: Window, index: int) -> Tuple[Run, bool]:
         """A run, and whether any of its requests is a measurement."""
@@ -89,18 +103,11 @@ class _Asking:
         useful = any(not stream.error for stream in streams)
         return figures.of_run(index, streams, window.began, self._serve), useful
 
-    @staticmethod
-    def cpu_s(began: float) -> float:
-        """Of this thread, since then."""
-        return round(time.thread_time() - began, 6)
-
-
-def _warmup(target: Target, prompts: Prompts, serve: Serve) -> Window:
-    """A few requests of the kind that is measured, as many at once as there will be."""
-    width = serve.concurrency or _WARMUP_REQUESTS
-    count = max(width, _WARMUP_REQUESTS)
-    some = (order._replace(at_s=None) for order in itertools.islice(orders(serve), count))
-    return Window(target, prompts, some, width)
+    def measured(self, began: float, warmup: Run, runs: List[Run], share: float) -> Measured:
+        """All of it, with the CPU time of this thread since then."""
+        cpu_s, used = round(time.thread_time() - began, 6), {"opened": self.pool.opened}
+        used["resent"] = self.pool.resent
+        return Measured(warmup, runs, self.requests, cpu_s, round(share, 4), connections=used)
 
 
 def _seen(asked: List[Asked]) -> List[Tuple[int, int]]:

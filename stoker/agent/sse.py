@@ -36,7 +36,7 @@ class Body:
         ended: Whether the body's end has come.
     """
 
-    __slots__ = ("_framing", "_left", "_raw", "ended", "headers", "status")
+    __slots__ = ("_framing", "_keeps", "_left", "_raw", "ended", "headers", "status")
 
     def __init__(self) -> None:
         self.status = 0
@@ -45,6 +45,7 @@ class Body:
         self._raw = b""  # bytes before any framing is understood
         self._framing = ""  # "chunked", "length" or "close"; empty until the head has come
         self._left = 0  # bytes of this chunk, or of the body
+        self._keeps = False  # whether the server stays for another request
 
     def feed(self, data: bytes) -> bytes:
         """Take in what has arrived.
@@ -61,10 +62,21 @@ class Body:
             return self._chunks()
         raw, self._raw = self._raw, b""
         if self._framing == "length":
-            raw = raw[: self._left]
+            raw, self._raw = raw[: self._left], raw[self._left :]
             self._left -= len(raw)
             self.ended = self._left == 0
         return raw
+
+    @property
+    def reusable(self) -> Optional[bool]:
+        """Whether another request can be sent on the connection; None: the last bytes have not come."""
+        if not self.ended:
+            return None
+        if not self._keeps:
+            return False
+        if self._framing == "length":
+            return not self._raw
+        return None if self._raw in (b"", b"\r") else self._raw in (b"\r\n", b"\n")
 
     def close(self) -> None:
         """The peer has closed the connection.
@@ -103,6 +115,9 @@ class Body:
         if int(code) < 200:
             return
         self.status, self.headers = int(code), headers
+        said = headers.get("connection", "").lower()
+        stays = "close" not in said if lines[0].startswith("HTTP/1.1") else "keep-alive" in said
+        self._keeps = stays and "trailer" not in headers
         if self.status in (204, 304):
             self._framing, self.ended = "length", True
         elif "chunked" in headers.get("transfer-encoding", "").lower():
@@ -111,7 +126,7 @@ class Body:
             self._framing, self._left = "length", _number(headers["content-length"], 10)
             self.ended = self._left == 0
         else:
-            self._framing = "close"
+            self._framing, self._keeps = "close", False
 
     # The body's framing.
 
@@ -201,6 +216,11 @@ class Answer:
         self._body = Body()
         self._events = Events()
         self._error = b""  # begin of the body of an answer that is no stream
+
+    @property
+    def reusable(self) -> Optional[bool]:
+        """As of its body."""
+        return self._body.reusable
 
     def feed(self, data: bytes) -> List[bytes]:
         """Take in what has arrived.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import random
 import socket
+import time
 from array import array
 from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
-from . import completion, http
+from . import arrival, completion, http
 from .completion import Chunk
 from .sse import Answer, AnswerError
 
@@ -22,6 +23,7 @@ WORDS = (
 )
 # Short: it is the decoding that is measured, and a prompt of many tokens would hide it.
 _PROMPT_WORDS = 4
+_STALE_S = 1.0
 _CLIENT_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 
 
@@ -45,11 +47,11 @@ class Target(NamedTuple):
     extra: Mapping[str, Any]
     stream_usage: bool = True
 
-    def request(self, prompt: str, tokens: int) -> bytes:
-        """A whole request."""
+    def request(self, prompt: str, tokens: int, keep: bool = False) -> bytes:
+        """A whole request; ``keep``: the connection shall stay for another one."""
         body = completion.body(self.path, self.model, prompt, tokens, self.extra, self.stream_usage)
         headers = {**completion.HEADERS, **self.headers}
-        return http.request("POST", self.path, self.address, self.port, headers, body)
+        return http.request("POST", self.path, self.address, self.port, headers, body, keep)
 
 
 def prompt(seed: str, index: int) -> str:
@@ -63,6 +65,10 @@ def prompt(seed: str, index: int) -> str:
 class Stream:
     """One request on one connection; driven by the readiness of its socket.
 
+    Args:
+        keep: Whether the connection shall stay for another request: the answer is over with its last byte,
+            and not where the server has hung up or said all that counts.
+
     Attributes:
         sent_at: When it was sent, ``time.perf_counter``; as the other times.
         first_at: First chunk with content; None: none yet.
@@ -74,6 +80,8 @@ class Stream:
         error: Kind of what went wrong; empty: nothing did.
         why: The same in words.
         over: Whether nothing more is expected.
+        stale: Whether the connection had been idle and had ended before the request came there: that is
+            nobody's failure, and the request can be sent anew.
         due_at: When it should have been sent: its latencies count from there, so that none is hidden.
         gaps: Seconds between chunks with content; None: they are not kept.
         usage: What the server counted.
@@ -82,7 +90,10 @@ class Stream:
 
     __slots__ = (
         "_answer",
+        "_idle",
+        "_keep",
         "_reader",
+        "_request",
         "_unsent",
         "chunks",
         "due_at",
@@ -98,13 +109,14 @@ class Stream:
         "requested",
         "sent_at",
         "socket",
+        "stale",
         "timings",
         "tokens",
         "usage",
         "why",
     )
 
-    def __init__(self, index: int, request: bytes, requested: int, now: float) -> None:
+    def __init__(self, index: int, request: bytes, requested: int, now: float, keep: bool = False) -> None:
         self.index = index
         self.requested = requested
         self.socket: Optional[socket.socket] = None
@@ -117,21 +129,33 @@ class Stream:
         self.finish = ""
         self.error = ""
         self.why = ""
-        self.over = False
+        self.over = self.stale = False
         self.gaps: Optional[array[float]] = None
         self.usage: Mapping[str, Any] = {}
         self.timings: Mapping[str, Any] = {}
         self._answer = Answer()
         self._reader = completion.Reader()
-        self._unsent = request
+        self._keep, self._idle = keep, False
+        self._request = self._unsent = request
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request can be sent on the connection."""
+        return not self.error and self._answer.reusable is True
+
+    def take(self, idle: socket.socket) -> None:
+        """Use a connection that stands, and had been used before."""
+        self.socket, self._idle = idle, True
 
     def connect(self, target: Target) -> None:
-        """Begin to connect."""
+        """Begin to connect; also after ``stale``, for the same request."""
+        self._unsent, self._idle, self.stale = self._request, False, False
         try:
             family = socket.AF_INET6 if ":" in target.address else socket.AF_INET
             self.socket = socket.socket(family, socket.SOCK_STREAM)
             self.socket.setblocking(False)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            arrival.ask(self.socket)
             code = self.socket.connect_ex((target.address, target.port))
             if code not in (0, errno.EINPROGRESS):
                 raise OSError(code, errno.errorcode.get(code, str(code)))
@@ -157,31 +181,53 @@ class Stream:
         except BlockingIOError:
             pass
         except OSError as error:
-            self.fail(_kind(error), "the connection was lost: %s" % error.strerror, now)
+            self._lost(_kind(error), "the connection was lost: %s" % error.strerror, now)
         return not self._unsent
 
     def receive(self, now: float) -> None:
         """Take in what has arrived.
 
         Args:
-            now: When the socket was found readable: what is read then had arrived.
+            now: When the socket was found readable: what is read then had arrived, where the kernel does not
+                tell when.
         """
         if self.socket is None:
             return
         try:
-            data = self.socket.recv(_PIECE)
-            self.heard_at = now
+            data, ago = arrival.read(self.socket, _PIECE)
+            if (
+                ago is not None
+            ):  # the clock of the day may have been set: nothing came before what was read before
+                now = max(self.heard_at, time.perf_counter() - ago)
+            if not data and self._is_stale(now):
+                self.stale = True
+                return
+            self.heard_at, self._idle = now, False
             for event in self._answer.feed(data) if data else self._answer.close():
                 self._take(event, now)
-            if not data or self._answer.ended:
+            if self._answer.ended:
                 self._complete(now)
-                self.over = True
+                self.over = not data or not self._keep or self._answer.reusable is not None
         except BlockingIOError:
             pass
         except AnswerError as error:
             self.fail(error.kind, str(error), now)
         except OSError as error:
-            self.fail(_kind(error), "the connection was lost: %s" % error.strerror, now)
+            self._lost(_kind(error), "the connection was lost: %s" % error.strerror, now)
+
+    def _lost(self, kind: str, why: str, now: float) -> None:
+        if self._is_stale(now):
+            self.stale = True
+        else:
+            self.fail(kind, why, now)
+
+    def _is_stale(self, now: float) -> bool:
+        """Whether the end of the connection says nothing of the request.
+
+        A server hangs up what is idle whenever it likes, at the very moment too at which a request is under
+        way to it. It then shows at once and without a byte of an answer; what shows later was a failure.
+        """
+        return self._idle and now - self.sent_at < _STALE_S
 
     def fail(self, kind: str, why: str, now: float) -> None:
         """It is over, and no measurement; what had been complete before stays so."""

@@ -8,6 +8,7 @@ from array import array
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .load import LINGER_S, TICK_S, Limits
+from .pool import Pool
 from .stream import Stream, Target
 from .workload import Order, Prompts
 
@@ -28,6 +29,7 @@ class Window:
     Args:
         target: Where.
         prompts: What is asked.
+        pool: Connections, of earlier windows too.
         coming: The requests; those without a time come when another one is done.
         width: How many of those at once.
         seconds: None of those comes later; 0: they are counted.
@@ -41,13 +43,14 @@ class Window:
         self,
         target: Target,
         prompts: Prompts,
+        pool: Pool,
         coming: Iterator[Order],
         width: int,
         seconds: float = 0.0,
         exact: bool = False,
     ) -> None:
         self.began = 0.0
-        self._target, self._prompts, self._coming = target, prompts, coming
+        self._target, self._prompts, self._pool, self._coming = target, prompts, pool, coming
         self._width, self._seconds, self._exact = width, seconds, exact
         self._asked: List[Asked] = []
         self._open: Dict[int, Stream] = {}
@@ -115,25 +118,27 @@ class Window:
             self._next = None
             return
         words = order.input if self._exact else self._prompts.words(order.input)
-        self._next = (order, words, self._target.request(self._prompts.text(words), order.output))
+        asked = self._target.request(self._prompts.text(words), order.output, keep=True)
+        self._next = (order, words, asked)
 
     def _send(self, poll: select.epoll, due: float) -> None:
         assert self._next is not None
         order, words, request_ = self._next
-        stream = Stream(order.number, request_, order.output, time.perf_counter())
+        stream = Stream(order.number, request_, order.output, time.perf_counter(), keep=True)
         stream.due_at, stream.gaps = due, array("d")
         self._asked.append(Asked(stream, words))
         self._pending += 1
-        stream.connect(self._target)
-        if not stream.over:
-            whole = stream.send(stream.sent_at)  # a connection on this host stands by now
+        self._follow(poll, stream, self._pool.send(stream, self._target))
+        self._prepare()
+
+    def _follow(self, poll: select.epoll, stream: Stream, whole: bool) -> None:
+        """Wait for its answer, and for room for what of it has not gone."""
         if not stream.over and stream.socket is not None:
             fd = stream.socket.fileno()
             self._open[fd] = stream
             poll.register(fd, select.EPOLLIN if whole else select.EPOLLIN | select.EPOLLOUT)
         else:
             self._done(stream)
-        self._prepare()
 
     def _serve(self, poll: select.epoll, fd: int, events: int, now: float) -> None:
         stream = self._open[fd]
@@ -145,13 +150,16 @@ class Window:
         self._settle(poll, fd, stream, waited)
 
     def _settle(self, poll: select.epoll, fd: int, stream: Stream, waited: bool) -> None:
-        """Note what has ended."""
+        """Note what has ended; send anew what met the end of an idle connection."""
         if waited and stream.ended_at is not None:
             self._done(stream)
-        if stream.over:
+        if stream.over or stream.stale:
             poll.unregister(fd)
-            stream.close()
             del self._open[fd]
+        if stream.over:
+            self._pool.put(stream)
+        elif stream.stale:
+            self._follow(poll, stream, self._pool.again(stream, self._target))
 
     def _done(self, stream: Stream) -> None:
         self._pending -= 1

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import resource
+import socket
 import statistics
+import struct
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -16,12 +20,15 @@ import pytest
 from stoker.agent import bench, completion, figures, http, prefixcache, serve, workload
 from stoker.agent.context import AgentError
 from stoker.agent.load import Limits, Measured
+from stoker.agent.pool import Pool
 from stoker.agent.sse import AnswerError
+from stoker.agent.stream import Target
 from stoker.agent.traffic import Traffic
+from stoker.agent.window import Window
 from stoker.benchmarks import lengths, merge
 from stoker.results.fromjson import build
 from stoker.results.record import Subject
-from tests.agent.programs_paced import Paced
+from tests.agent.programs_paced import Paced, paced
 from tests.agent.test_bench import ENGINE, RUN_ID, context
 
 SHORT = Limits(connect_s=2.0, silence_s=0.4, token_s=1.0)
@@ -269,3 +276,248 @@ def test_a_word_after_another_is_not_parsed_again() -> None:
     first = reader.read(VLLM % (b" one", b"null", b"null"))
     assert reader.read(VLLM % (b" two", b"null", b"null")) is first
     assert reader.read(VLLM % (b"", b"null", b"null")) is not first
+
+
+Serving = Callable[[socket.socket, int], bool]
+
+
+class Door:
+    """A server that has a say in when a connection ends.
+
+    Args:
+        serving: Gets a connection and how many requests came on it before, with the request read; whether it
+            stays for another one.
+
+    Attributes:
+        connections: For each one, how many requests came on it.
+    """
+
+    def __init__(self, serving: Serving) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._socket.getsockname()[1])
+        self.connections: list[int] = []
+        self._serving = serving
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def target(self) -> Target:
+        return Target("127.0.0.1", self.port, {}, "/v1/completions", "m", {})
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self._threads.append(threading.Thread(target=self._serve, args=(connection,)))
+            self._threads[-1].start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        number = len(self.connections)
+        self.connections.append(0)
+        with connection, contextlib.suppress(OSError):
+            while self._read(connection):
+                self.connections[number] += 1
+                if not self._serving(connection, self.connections[number] - 1):
+                    return
+
+    @staticmethod
+    def _read(connection: socket.socket) -> bool:
+        data = b""
+        while b'"stream": true' not in data or not data.rstrip().endswith(b"}"):
+            piece = connection.recv(65536)
+            if not piece:
+                return False
+            data += piece
+        return True
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Door:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+HEAD, BODY = paced.CHUNKED, paced.piece(" word") * 2 + paced.usage(2) + paced.event(b"[DONE]")
+
+
+def whole(connection: socket.socket, before: int) -> bool:
+    connection.sendall(HEAD + BODY + b"0\r\n\r\n")
+    return True
+
+
+def in_pieces(connection: socket.socket, before: int) -> bool:
+    """As llama.cpp ends its answers: the last line end comes by itself."""
+    time.sleep(0.02)
+    for piece in (HEAD + BODY, b"0\r\n", b"\r\n"):
+        connection.sendall(piece)
+        time.sleep(0.001)
+    return True
+
+
+def with_a_length(connection: socket.socket, before: int) -> bool:
+    text = paced.piece(" word", framed=False) * 2 + paced.event({"usage": {"completion_tokens": 2}}, False)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+    return True
+
+
+@pytest.mark.parametrize("serving", [whole, in_pieces, with_a_length])
+def test_a_connection_serves_one_request_after_the_other(serving: Serving) -> None:
+    with Door(serving) as door:
+        found = serve.measure(
+            door.target(), wanted(output="2", concurrency=3, requests=30), "seed", limits=SHORT
+        )
+        assert (found.runs[0]["valid"], found.runs[0]["why"]) == (True, "")
+        assert sum(door.connections) == len(found.requests) == 2 + 8 + 30
+        assert found.connections == {"opened": len(door.connections), "resent": 0}
+        assert len(door.connections) < 20
+
+
+def says_close(connection: socket.socket, before: int) -> bool:
+    connection.sendall(HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + BODY + b"0\r\n\r\n")
+    return False
+
+
+def of_an_old_version(connection: socket.socket, before: int) -> bool:
+    connection.sendall(HEAD.replace(b"1.1", b"1.0") + BODY + b"0\r\n\r\n")
+    return False
+
+
+def without_its_end(connection: socket.socket, before: int) -> bool:
+    """It leaves out the line end behind the last chunk, and stays."""
+    connection.sendall(HEAD + BODY + b"0\r\n")
+    return True
+
+
+def with_trailers(connection: socket.socket, before: int) -> bool:
+    connection.sendall(HEAD + BODY + b"0\r\nX-Took: 5\r\n\r\n")
+    return True
+
+
+def with_a_surplus(connection: socket.socket, before: int) -> bool:
+    connection.sendall(HEAD + BODY + b"0\r\n\r\nHTTP/1.1 408 Timeout\r\n\r\n")
+    return True
+
+
+@pytest.mark.parametrize(
+    "serving", [says_close, of_an_old_version, without_its_end, with_trailers, with_a_surplus]
+)
+def test_a_connection_is_used_again_only_after_a_clean_end(serving: Serving) -> None:
+    with Door(serving) as door:
+        found = serve.measure(
+            door.target(), wanted(output="2", concurrency=2, requests=6), "seed", limits=SHORT
+        )
+        assert (found.runs[0]["valid"], found.runs[0]["why"]) == (True, "")
+        assert set(door.connections) == {1}
+        assert found.connections["resent"] == 0
+
+
+def hangs_up_after(connection: socket.socket, before: int) -> bool:
+    """Three answers, then it leaves without a word."""
+    whole(connection, before)
+    return before < 2
+
+
+def half_closes(connection: socket.socket, before: int) -> bool:
+    """It says that nothing more comes, and still takes what is sent."""
+    whole(connection, before)
+    connection.shutdown(socket.SHUT_WR)
+    return True
+
+
+def leaves_a_request_unanswered(connection: socket.socket, before: int) -> bool:
+    """The end of an idle connection and a request cross on the way: it is not answered."""
+    return not before and whole(connection, before)
+
+
+def resets_a_request(connection: socket.socket, before: int) -> bool:
+    if not before:
+        return whole(connection, before)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return False
+
+
+@pytest.mark.parametrize("serving", [hangs_up_after, half_closes])
+def test_an_idle_connection_that_ended_is_not_used(serving: Serving) -> None:
+    with Door(serving) as door:
+        found = serve.measure(
+            door.target(), wanted(output="2", concurrency=2, requests=12), "seed", limits=SHORT
+        )
+        assert (found.runs[0]["valid"], found.runs[0]["why"]) == (True, "")
+        assert len(door.connections) > 4
+
+
+@pytest.mark.parametrize("serving", [leaves_a_request_unanswered, resets_a_request])
+def test_a_request_that_an_idle_connection_lost_is_sent_again_and_is_no_error(serving: Serving) -> None:
+    with Door(serving) as door:
+        found = serve.measure(
+            door.target(), wanted(output="2", concurrency=1, requests=6), "seed", limits=SHORT
+        )
+        assert (found.runs[0]["valid"], found.runs[0]["errors"]) == (True, {})
+        assert found.connections["resent"] > 2
+        assert all(row["late_s"] < row["ttft_s"] for row in rows(found))
+
+
+def answers_late_with_nothing(connection: socket.socket, before: int) -> bool:
+    if before:
+        time.sleep(1.05)
+        return False
+    return whole(connection, before)
+
+
+def begins_and_leaves(connection: socket.socket, before: int) -> bool:
+    if before:
+        connection.sendall(HEAD[:20])
+        return False
+    return whole(connection, before)
+
+
+@pytest.mark.parametrize("serving", [answers_late_with_nothing, begins_and_leaves])
+def test_a_failure_on_a_used_connection_is_one_and_not_sent_again(serving: Serving) -> None:
+    limits = Limits(connect_s=2.0, silence_s=5.0, token_s=5.0)
+    with Door(serving) as door:
+        found = serve.measure(
+            door.target(), wanted(output="2", concurrency=1, requests=2), "seed", limits=limits
+        )
+        assert {row["error"] for row in found.requests} == {None, "cut"}
+        assert found.connections["resent"] == 0
+
+
+def test_a_request_is_sent_again_once_only() -> None:
+    """Every connection after the first one ends without an answer."""
+    used: list[int] = []
+
+    def first_only(connection: socket.socket, before: int) -> bool:
+        used.append(before)
+        return len(used) == 1 and whole(connection, before)
+
+    with Door(first_only) as door:
+        found = serve.measure(
+            door.target(), wanted(output="2", concurrency=1, requests=2), "seed", limits=SHORT
+        )
+        assert [row["error"] for row in found.requests[:2]] == [None, "cut"]
+        assert found.connections["resent"] == 1
+
+
+def test_what_came_while_the_generator_was_held_up_has_the_time_at_which_it_came(server: Paced) -> None:
+    # The first token comes 0.15 s after the request, while a check takes from 0.1 s until 0.5 s.
+    def check() -> None:
+        time.sleep(0.4)
+
+    order = workload.Order(0, 0.0, 4, 2)
+    target, pool = server.target("plain@2.5@0.15"), Pool()
+    with contextlib.closing(pool):
+        one = Window(target, workload.Prompts("s"), pool, iter([order]), 0).run(
+            check, SHORT._replace(silence_s=5)
+        )
+    stream = one[0].stream
+    assert stream.first_at is not None
+    assert stream.last_at is not None
+    assert stream.first_at - stream.sent_at == pytest.approx(0.15, abs=0.1)
+    assert stream.last_at - stream.first_at == pytest.approx(0.4, abs=0.1)
