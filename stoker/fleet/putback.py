@@ -27,6 +27,8 @@ def put_back(job: Job, before: Servers, touched: Touched) -> list[tuple[str, str
     Raises:
         HostInterrupted: Ctrl-C.
     """
+    if not touched:  # probes end no server: one that is gone meanwhile, somebody else has ended
+        return []
     were = {server.get("slot") for server in before}
     lines: list[tuple[str, str]] = []
     try:
