@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker import benchmarks, engines
+from stoker.benchmarks.values import read as read_parameter
 from stoker.config import names
 from stoker.errors import InputError, nearest
 
@@ -118,7 +119,7 @@ def parameter(name: str) -> Callable[[Any], Any]:
 
     def read(value: Any) -> Any:
         try:
-            return benchmarks.typed(name, value)
+            return read_parameter(name, value)
         except InputError as error:
             raise Wrong(error.what, error.next_step) from error
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from stoker import benchmarks
-from stoker.benchmarks import BOUNDS
+from stoker.benchmarks.values import BOUNDS, read
 from stoker.fleet.flags import Flag
 
 
 def _flag(name: str, help_: str) -> Flag:
     """A parameter of a benchmark: what it takes is the benchmark's to say."""
-    return Flag(name, help_, check=partial(benchmarks.check, name))
+    return Flag(name, help_, check=partial(read, name))
 
 
 BENCH = (
