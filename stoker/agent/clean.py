@@ -129,36 +129,52 @@ def carry_out(ctx: Context, order: Order) -> Report:
         AgentError: ``unkillable``, ``not-released``; both with the report.
     """
     first_step = len(ctx.steps)
-    view = order.sight.view
-    doomed = [finding.process for finding in order.scope.ended if finding.process is not None]
     done = report(order)  # while they can still be looked at
     if done["ended"]:
         ctx.emit("doomed", processes=done["ended"])  # shown before the first signal
-    launches = order.sight.own if order.agreed is None else ()
+    try:
+        _prove(ctx, order, _end_all(ctx, order, done), done)
+    finally:
+        done["steps"] = ctx.steps[first_step:]
+    return done
+
+
+def _end_all(ctx: Context, order: Order, done: Report) -> quarry.Quarry:
+    """End what was decided, and what is born of it meanwhile; returns all that was ended.
+
+    Raises:
+        AgentError: ``unkillable``.
+    """
+    view, doomed = order.sight.view, _doomed(order)
     prey = quarry.Quarry(
         view.snapshot,
         doomed,
-        launches,
+        order.sight.own if order.agreed is None else (),
         lambda p: p.pid in view.agent or p.pid == 1 or view.protected.covers(p),
     )
     unkillable = _end(ctx, order, prey, doomed)
-    done["ended"] += [
-        describe.process(Finding(p, "born while it was ended"))
-        for p in prey.known.values()
-        if p.key not in {one.key for one in doomed}
-    ]
+    keys = {process.key for process in doomed}
+    born = [process for process in prey.known.values() if process.key not in keys]
+    done["ended"] += [describe.process(Finding(p, "born while it was ended")) for p in born]
     done["released"]["processes"] = not unkillable
     if unkillable:
         done["unkillable"] = [describe.process(Finding(p, "lives on after SIGKILL")) for p in unkillable]
-        done["steps"] = ctx.steps[first_step:]
         raise _unkillable(done, unkillable)
+    return prey
+
+
+def _prove(ctx: Context, order: Order, prey: quarry.Quarry, done: Report) -> None:
+    """Nothing holds on to what it had.
+
+    Raises:
+        AgentError: ``not-released``.
+    """
     if order.agreed is None:
         _end_shims(ctx, order)
-    ended = _ended(order, prey, doomed)
+    ended = _ended(order, prey, _doomed(order))
     with ctx.step("release") as step:
         problem = _released(ctx, order, ended, done)
         step.detail = problem or "all is free"
-    done["steps"] = ctx.steps[first_step:]
     if problem:
         raise AgentError(
             "not-released",
@@ -166,7 +182,10 @@ def carry_out(ctx: Context, order: Order) -> Report:
             next_step="look at the host: inv status, inv doctor",
             detail={"kill": done},
         )
-    return done
+
+
+def _doomed(order: Order) -> List[Process]:
+    return [finding.process for finding in order.scope.ended if finding.process is not None]
 
 
 def _end(ctx: Context, order: Order, prey: quarry.Quarry, doomed: Sequence[Process]) -> List[Process]:

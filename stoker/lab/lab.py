@@ -53,16 +53,7 @@ def up(root: Path, hosts: int = 1, *, gpus: int = 8, load_s: float = 2.0, plain:
     with _locked(places):
         now = _look(places)
         if now.running:
-            is_plain = machine.is_plain(places, now.hosts[0].name)
-            if len(now.hosts) != hosts or is_plain != plain:
-                raise InputError(
-                    f"the lab is up with {len(now.hosts)} hosts, not {hosts}"
-                    if is_plain == plain
-                    else "the lab is up with hosts of the other kind",
-                    where=str(places.root),
-                    next_step="Take it down first: inv lab.down",
-                )
-            return now
+            return _as_asked(places, now, hosts, plain=plain)
         _sweep(places)
         planned = _plan(places, hosts)
         for host in planned.hosts:
@@ -76,6 +67,21 @@ def up(root: Path, hosts: int = 1, *, gpus: int = 8, load_s: float = 2.0, plain:
 
         inventory.publish(places, state)
         return _look(places)
+
+
+def _as_asked(places: Folders, now: LabState, hosts: int, *, plain: bool) -> LabState:
+    """The lab that is up.
+
+    Raises:
+        InputError: It is up with other hosts than are asked for.
+    """
+    if machine.is_plain(places, now.hosts[0].name) != plain:
+        what = "the lab is up with hosts of the other kind"
+    elif len(now.hosts) != hosts:
+        what = f"the lab is up with {len(now.hosts)} hosts, not {hosts}"
+    else:
+        return now
+    raise InputError(what, where=str(places.root), next_step="Take it down first: inv lab.down")
 
 
 def down(root: Path) -> int:
