@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import InputError
-from stoker.fleet import experiment, judge, measure
+from stoker.fleet import benchlines, experiment, judge, measure
 from stoker.fleet.benchflags import MOST_LAUNCHES
 from stoker.fleet.experiment import Experiment, Setting
 from stoker.fleet.job import Job, Outcome
@@ -69,10 +69,10 @@ def settled(job: Job) -> Outcome:
         return _planned(job)
     record, first = _first(job)
     if not _wanted(job, record):
-        return first or measure.told(job, record, _base(job, record))
+        return first or benchlines.outcome(job, record, _base(job, record))
     base = _base(job, record)
     if base is None:
-        return first or measure.told(job, record, None)
+        return first or benchlines.outcome(job, record, None)
     question = _question(job, record, base)
     job.session.emit({"type": "note", "text": question.plan})
     flag = "--until-sure" if job.args.get("until_sure") else "--confirm"
@@ -157,7 +157,7 @@ def _launched(job: Job, question: Question) -> Outcome:
                 break
     record = record.judged(verdict)
     job.project.store.save(record)
-    outcome = measure.told(job, record, question.base)
+    outcome = benchlines.outcome(job, record, question.base)
     launches = [vars(one) for one in running.launches]
     data = {**outcome.data, "settled": {"launches": launches, "only": question.why}}
     told = tuple((text, "yellow") for text in evidence.remarks)

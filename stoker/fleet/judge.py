@@ -94,9 +94,6 @@ def compare_runs(project: Project, a: str, b: str) -> Outcome:
 
 def baseline(job: Job) -> Outcome:
     """Accept runs as the baseline: --run, else the host's latest."""
-    from stoker.results.baseline import LAUNCHES
-    from stoker.results.meanwhile import disturbed
-
     store = job.project.store
     records = [store.load(run) for run in job.args["run"]] or [_latest(job, None)]
     if not job.args["force"]:
@@ -109,19 +106,27 @@ def baseline(job: Job) -> Outcome:
     accepted = job.project.baselines.accept(
         records, by=job.project.owner, why=job.args["why"] or "", by_class=by_class
     )
-    path = job.project.shown(job.project.baselines.path(accepted.key))
-    runs, launches = sum(len(one.samples) for one in accepted.launches), len(accepted.launches)
+    return _accepted(job, records, old, accepted)
+
+
+def _accepted(job: Job, records: Sequence[Record], old: Baseline | None, new: Baseline) -> Outcome:
+    """What was accepted, in the place of what, and what speaks against it."""
+    from stoker.results.baseline import LAUNCHES
+    from stoker.results.meanwhile import disturbed
+
+    path = job.project.shown(job.project.baselines.path(new.key))
+    runs, launches = sum(len(one.samples) for one in new.launches), len(new.launches)
     data = {
         "file": path,
         "runs": [r.run_id for r in records],
         "launches": launches,
-        "tok_s": accepted.tok_s,
+        "tok_s": new.tok_s,
         "replaced_tok_s": old.tok_s if old else None,
     }
     few = f"; {LAUNCHES} launches make it sure (inv bench --launches {LAUNCHES})"
     few = few if launches < LAUNCHES else ""
     counted = f"{counts(launches, 'launch', 'launches')}, {counts(runs, 'run', 'runs')}"
-    what = f"accepted {counted} into {path}{_old_to_new(old, accepted.tok_s)}{few}"
+    what = f"accepted {counted} into {path}{_old_to_new(old, new.tok_s)}{few}"
     held_back = dict.fromkeys(text for record in records for text in disturbed(record))
     lines = tuple((f"accepted all the same, but {text}", "yellow") for text in held_back)
     return Outcome(what, data, changed=True, lines=lines)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stoker import benchmarks
 from stoker.benchmarks import others
-from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed
-from stoker.fleet import aftermath, life, loads, servers
+from stoker.errors import HostFailed
+from stoker.fleet import aftermath, benchlines, life, loads, servers
 from stoker.fleet.benchflags import BENCH, MAX_LOSS, PORT, SURER
 from stoker.fleet.flags import Flag
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome, Verb
-from stoker.fleet.judge import explained
 
 if TYPE_CHECKING:
     from stoker.benchmarks import Bench
     from stoker.plan import LaunchPlan
-    from stoker.results.baseline import Baseline
     from stoker.results.record import Record, Subject
 
 
 _PARAMETERS = tuple(flag.name for flag in BENCH if flag.name != "bench")
-_SHOWN_CAUSES = 3
 
 
 def bench(job: Job) -> Outcome:
@@ -192,40 +188,9 @@ def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:
     record = record.judged(assess(record, base, max_loss=loss))
     job.project.store.save(record)  # before the pull: a lost link must not cost the measurement
     _pull(job, record, results)
-    outcome = told(job, record, None if isinstance(base, Missing) else base, _unkept(results))
-    _refuse_incomplete(job, record, outcome.data)
-    return outcome
-
-
-def told(job: Job, record: Record, base: Baseline | None, unkept: Sequence[str] = ()) -> Outcome:
-    """What a judged run says to people and programs; a regression comes with its first causes.
-
-    Args:
-        job: Of the host.
-        record: The run.
-        base: What it was judged against; None where there is no baseline.
-        unkept: Why raw files could not be kept on the host.
-    """
-    from stoker.results.meanwhile import disturbed
-
-    verdict = record.verdict
-    regressed = verdict is not None and verdict.verdict == "regressed"
-    why = explained(record, base) if regressed and base else None
-    data = _bench_data(record)
-    if why:
-        data["causes"] = why.data["causes"]
-    lines = [(verdict.line, "")] if verdict and verdict.line else []
-    lines += [(loads.line(data), "")] if record.bench.name != "decode" else []
-    lines += [(f"not kept on the host: {text}", "yellow") for text in unkept]
-    lines += [(f"contaminated: {text}", "yellow") for text in record.contaminated]
-    lines += [(f"disturbed: {text}", "yellow") for text in disturbed(record)]
-    if why:
-        causes = why.lines[1:]  # the first says what it is compared with
-        lines += causes[:_SHOWN_CAUSES]
-        more = len(causes) - _SHOWN_CAUSES
-        lines += [(f"and {more} more: inv explain --host {job.host.name}", "dim")] if more > 0 else []
-    code = EXIT_REGRESSED if regressed else EXIT_DONE
-    return Outcome(_headline(record), data, exit_code=code, lines=tuple(lines))
+    told = benchlines.outcome(job, record, None if isinstance(base, Missing) else base, _unkept(results))
+    benchlines.refuse_incomplete(job, record, told.data)
+    return told
 
 
 def _unkept(results: list[dict[str, Any]]) -> list[str]:
@@ -247,59 +212,6 @@ def _pull(job: Job, record: Record, results: list[dict[str, Any]]) -> None:
         files = tuple(file for file in manifest.files if file.path.casefold() != RECORD)
         into = folder if index == 0 else folder / f"launch-{index + 1}"
         fetch(job.session.agent, replace(manifest, files=files), into)
-
-
-def _refuse_incomplete(job: Job, record: Record, data: dict[str, Any]) -> None:
-    """A measurement that lacks runs is none of what was asked for, whatever the rest of them says.
-
-    Raises:
-        HostFailed: ``incomplete``; the record is saved.
-    """
-    from stoker.results.compare import incomplete
-
-    missing = incomplete(record)
-    if missing:
-        why = [run.why for launch in record.launches for run in launch.runs if run.why]
-        raise HostFailed(
-            f"{_headline(record)}: {missing}",
-            host=job.host.name,
-            kind="incomplete",
-            evidence=[*([data["line"]] if data["line"] else []), *dict.fromkeys(why)],
-            next_step=f"inv logs --host {job.host.name}; what was measured is {record.run_id}",
-            detail=data,
-        )
-
-
-def _bench_data(record: Record) -> dict[str, Any]:
-    """What a playbook registers and --json prints."""
-    from stoker.results.meanwhile import disturbed
-
-    verdict = record.verdict
-    return {
-        "run_id": record.run_id,
-        "profile": record.profile,
-        "model": record.model,
-        "bench": record.bench.to_wire(),
-        "simulated": record.simulated,
-        "contaminated": list(record.contaminated),
-        "disturbed": list(disturbed(record)),
-        "tok_s": round(record.pace.value, 3) if record.pace else None,
-        "metrics": {name: vars(metric) for name, metric in record.metrics.items()},
-        "verdict": verdict.verdict if verdict else None,
-        "change": verdict.change if verdict else None,
-        "line": verdict.line if verdict else "",
-        "causes": [],
-        **loads.of(record),
-    }
-
-
-def _headline(record: Record) -> str:
-    verdict = record.verdict
-    what = f"{record.pace.value:.1f} tok/s" if record.pace else "not measured"
-    word = verdict.verdict if verdict else "unjudged"
-    shown = word.upper() if word in ("ok", "regressed", "improved") else word
-    mark = " (simulated)" if record.simulated else ""
-    return f"{what}{mark}: {shown}"
 
 
 VERBS = (
