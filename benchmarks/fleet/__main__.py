@@ -5,8 +5,8 @@
 Real OpenSSH servers on loopback, a host key each. Every contender is a whole process, start-up and all; they
 run in turn (A B C A B C …), so that a machine that changes its speed does so for all. Printed are medians:
 wall seconds, CPU seconds of the client (its children and what it leaves behind too), the most memory that one
-of its processes held, and the ratio rival ÷ Stoker within the same round. The rivals get a virtual environment
-of their own (``benchmarks/fleet/rivals.txt``); one that is absent or fails is named.
+of its processes held, and the ratio rival ÷ Stoker within the same round. The rivals get a virtual
+environment of their own (``benchmarks/fleet/rivals.txt``); one that is absent or fails is named.
 
 ``far`` needs root and /dev/net/tun: its hosts sit in a network namespace behind a program that carries each
 packet 15 ms late, each way. Each row's figures are kept in a JSON file (``--keep``), so that rows can be
