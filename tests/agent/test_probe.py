@@ -172,6 +172,18 @@ def test_nccl_tests_are_read_into_the_same_rows(host: Host) -> None:
     assert found["probe"]["proof"]["verdict"] == "in-force"
 
 
+def test_a_probe_beside_what_holds_the_gpus_says_that_it_was_not_alone(host: Host) -> None:
+    host.gpus(2)
+    perf(host)
+    code = "import sys, time; file = open(sys.argv[1]); print('up', flush=True); time.sleep(99)"
+    holder = host.python(code, host.device(1))
+    request = asks(host, {"WRONG": "0"}, gpus=(0, 1), tool="nccl-tests", batches="1", runs=1)
+    found = probing.probe(host.context(), {**request, "force": True})
+    assert any("time.sleep(99)" in text for text in found["contaminated"]), found["contaminated"]
+    assert found["runs"][0]["valid"] is True
+    assert [process.pid for process in host.mine()] == [holder]
+
+
 def test_nccl_tests_that_fail_by_wrong_sums_are_read_to_their_end(host: Host) -> None:
     host.gpus(2)
     perf(host)
