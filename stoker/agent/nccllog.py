@@ -8,7 +8,8 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 _SET = re.compile(r"NCCL INFO (NCCL_\w+) set by environment to (.*?)\.?\s*$")
 _VERSION = re.compile(r"NCCL version (\d[\w.+]*)")
 _RANKS = re.compile(r"\bnRanks (\d+) nNodes (\d+)")
-_CHANNELS = re.compile(r"(\d+) coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels")
+# Before NCCL 2.17 without those of multicast.
+_CHANNELS = re.compile(r"(\d+) coll channels(?:, \d+ collnet channels)?(?:, (\d+) nvls channels)?")
 _VIA = re.compile(r"Channel \d+(?:/\d+)? : \S+ -> \S+ (?:\[(?:send|receive)\] )?via (\S+)")
 # From NCCL 2.19 on in words, before that in numbers.
 _SIZE = re.compile(
@@ -162,7 +163,7 @@ def _general(line: str, found: Log) -> None:
         found["ranks"], found["nodes"] = int(hit.group(1)), int(hit.group(2))
     hit = _CHANNELS.search(line)
     if hit:
-        found["channels"], found["nvls_channels"] = int(hit.group(1)), int(hit.group(2))
+        found["channels"], found["nvls_channels"] = int(hit.group(1)), int(hit.group(2) or 0)
 
 
 def _size(line: str) -> Optional[Dict[str, Any]]:

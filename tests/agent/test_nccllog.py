@@ -96,6 +96,20 @@ def test_older_logs_name_algorithms_by_number() -> None:
     assert (size["algorithm"], size["protocol"], size["channels"]) == ("RING", "SIMPLE", None)
 
 
+def test_channels_are_counted_as_each_version_tells_them() -> None:
+    told = {
+        "8 coll channels, 8 p2p channels, 2 p2p channels per peer": (8, 0),
+        "4 coll channels, 4 collnet channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer": (
+            4,
+            0,
+        ),
+        "16 coll channels, 16 nvls channels, 16 p2p channels, 2 p2p channels per peer": (16, 16),
+    }
+    for line, channels in told.items():
+        log = nccllog.parse([f"gpu01:7:9 [0] NCCL INFO {line}"])
+        assert (log["channels"], log["nvls_channels"]) == channels
+
+
 def test_the_diagnosis_has_the_connections_of_all_ranks() -> None:
     texts = {"nccl.0.log": SEVERAL, "nccl.1.log": SEVERAL, "nccl-tests.measure.0.txt": ""}
     found = probesheet.diagnosis(texts, TUNED)
