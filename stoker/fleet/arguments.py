@@ -17,21 +17,41 @@ class Argument(Flag):
 
     Args:
         holds: ``value``: anything that YAML can say. ``expressions``: one or a list, written without braces;
-            the module gets them as ``Evaluated``. ``words``: a command, split as a shell would.
+            the module gets them as ``Evaluated``. ``words``: a command, split as a shell would. ``switch``:
+            true or false.
     """
 
-    holds: Literal["value", "expressions", "words"] = "value"
+    holds: Literal["value", "expressions", "words", "switch"] = "value"
 
     def parse(self, value: Any, where: str = "") -> Any:
         """The value as it is; words are tried.
 
         Raises:
-            InputError: Words with an open quote, or none at all.
+            InputError: Words with an open quote, or none at all; neither true nor false.
         """
+        if self.holds == "switch" and value is not None and not isinstance(value, bool):
+            raise InputError(f"true or false is expected, here is {value!r:.60}", where=where)
         if self.holds == "words" and value is not None:
             split(str(value), where)
             return str(value)
         return value
+
+
+@dataclass(frozen=True)
+class Place(Flag):
+    """A path on the host, or a pattern of one."""
+
+    def parse(self, value: Any, where: str = "") -> Any:
+        """The path.
+
+        Raises:
+            InputError: A variable of the host's environment in it, which nobody would read; or no text.
+        """
+        found = super().parse(value, where)
+        if isinstance(found, str) and "$" in found:
+            what = f"the host's variables are not read in {self.name}: {found!r}"
+            raise InputError(what, where=where, next_step="write the path out, or begin it with ~/")
+        return found
 
 
 @dataclass(frozen=True)

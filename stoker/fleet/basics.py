@@ -42,6 +42,8 @@ def assert_(job: Job) -> Outcome:
 
 def debug(job: Job) -> Outcome:
     """Show a message or a variable."""
+    if job.args["verbosity"]:  # nobody asks for more here than for all
+        return Outcome("", {"skipped_reason": "Verbosity threshold not met."}, skipped=True)
     if job.args["var"]:
         item = job.args["var"][0]
         value = item.value if not item.error else f"({item.error})"
@@ -108,9 +110,10 @@ VERBS = (
         (
             Argument("msg", "What to show."),
             Argument("var", "A variable to show.", holds="expressions"),
+            Flag("verbosity", "From which verbosity on; a run here has 0.", "whole", least=0),
         ),
         debug,
-        book=Book("msg", pairs=("msg", "var", "verbosity"), later=("verbosity",), fixed=True),
+        book=Book("msg", pairs=("msg", "var", "verbosity"), fixed=True),
         by_hand=_NONE,
     ),
     Verb("set_fact", (), set_fact, book=Book(later=("cacheable",), any_name=True, fixed=True), by_hand=_NONE),

@@ -84,7 +84,6 @@ class Book:
         once: It runs once for all hosts of a play.
         elsewhere: It can be done as another user, on another host, and with an environment of its own.
         fixed: It neither looks at nor changes a host.
-        unrun: What it registers where ``--check`` skips it.
     """
 
     free: str = ""
@@ -95,7 +94,6 @@ class Book:
     once: bool = False
     elsewhere: bool = False
     fixed: bool = False
-    unrun: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ class Verb:
             StokerError: As its work.
         """
         if job.check and self.in_check == "skipped":
-            return [Outcome("not done under --check", dict(self.book.unrun), skipped=True)]
+            return [Outcome("not done under --check", skipped=True)]
         job = replace(job, plans=tuple(plans))
         several = self.runs == "server" or (self.runs == "named" and bool(job.args.get("profile")))
         return [self.work(job.on(plan)) for plan in ((plans if several else ()) or (None,))]

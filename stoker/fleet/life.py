@@ -9,6 +9,7 @@ from stoker.errors import HostFailed, StokerError
 from stoker.fleet import aftermath, servers
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.scriptdiff import with_diff
 from stoker.fleet.servers import must_run
 from stoker.fleet.shown import hook_line, process_line
 
@@ -268,12 +269,12 @@ VERBS = (
     Verb(
         "restart",
         (PROFILE, SLOT, FORCE, ROLLBACK),
-        restart,
+        with_diff(restart),
         changes=True,
         runs="server",
         wants_secrets=True,
     ),
-    Verb("start", (PROFILE, SLOT, FORCE), start, changes=True, runs="server", wants_secrets=True),
+    Verb("start", (PROFILE, SLOT, FORCE), with_diff(start), changes=True, runs="server", wants_secrets=True),
     Verb("wait", (PROFILE, SLOT), wait, runs="server", wants_secrets=True, in_check="skipped"),
     Verb("stop", (PROFILE, SLOT), stop, changes=True, runs="server"),
     Verb(

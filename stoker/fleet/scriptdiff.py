@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING
 
 from stoker.fleet import daily
-from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.job import Job, Outcome
 
 if TYPE_CHECKING:
     from stoker.plan import LaunchPlan
@@ -16,22 +17,26 @@ if TYPE_CHECKING:
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def with_diff(verb: Verb, job: Job, plans: Sequence[LaunchPlan]) -> list[Outcome]:
-    """Do a verb on a host; where it launches, what changes in the scripts is told before the rest.
+def with_diff(work: Callable[[Job], Outcome]) -> Callable[[Job], Outcome]:
+    """What launches a server so that, where ``--diff`` is given, what changes in the script is told first.
 
-    Raises:
-        StokerError: As its work.
+    The outcome's data gets ``diff``: the lines of a unified diff, none where all is equal.
     """
-    if not (verb.changes and verb.wants_secrets and verb.runs == "server"):
-        return verb.on(job, plans)
-    there = daily.SCRIPT.on(replace(job, check=False), ())[0].data["scripts"]
-    lines = tuple(line for plan in plans for line in _lines(str(there.get(plan.slot, "")), plan))
-    first, *others = verb.on(job, plans)
-    return [replace(first, lines=(*lines, *first.lines)), *others]
+
+    @wraps(work)
+    def shown(job: Job) -> Outcome:
+        if not job.args.get("diff") or job.plan is None:
+            return work(job)
+        there = daily.script(job).data["scripts"]
+        changes = _changes(str(there.get(job.plan.slot, "")), job.plan)
+        outcome = work(job)
+        lines = ((line, _STYLES.get(line[:1], "")) for line in changes)
+        return replace(outcome, data={**outcome.data, "diff": changes}, lines=(*lines, *outcome.lines))
+
+    return shown
 
 
-def _lines(there: str, plan: LaunchPlan) -> Iterator[tuple[str, str]]:
-    """What changes in one script."""
+def _changes(there: str, plan: LaunchPlan) -> list[str]:
+    """What changes in a script, in lines."""
     names = (f"{plan.slot} (there)", f"{plan.slot} (here)")
-    for line in difflib.unified_diff(there.splitlines(), plan.script.splitlines(), *names, lineterm=""):
-        yield line, _STYLES.get(line[:1], "")
+    return list(difflib.unified_diff(there.splitlines(), plan.script.splitlines(), *names, lineterm=""))

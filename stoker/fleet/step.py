@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stoker.config.playbooktree import Task
 from stoker.errors import InputError, StokerError
-from stoker.fleet import scriptdiff, servers
+from stoker.fleet import servers
 from stoker.fleet.call import Call, Timed, arguments, around, limit, truth
 from stoker.fleet.job import Job, Outcome
 from stoker.fleet.judgement import Judge
@@ -270,9 +270,9 @@ class Turn:
             session = self.setting.elsewhere(self.host.name, call.at)
         if task.timeout and "timeout" not in call.args:  # else the operation has its own deadline
             session = Timed(session, limit(task.timeout, scope, task.place, "timeout"))
-        args = {"host": [self.host.name], **call.args} if self.verb.flags else call.args
+        diff = self.setting.diff if task.diff is None else truth(task.diff, scope, task.place)
+        args = {"host": [self.host.name], "diff": diff, **call.args} if self.verb.flags else call.args
         given = self.setting.check if task.check_mode is None else task.check_mode
         check = truth(given, scope, task.place)
         job = Job(self.setting.project, session, args, check=check, env=call.env, user=call.user)
-        diff = self.setting.diff if task.diff is None else truth(task.diff, scope, task.place)
-        return scriptdiff.with_diff(self.verb, job, call.plans) if diff else self.verb.on(job, call.plans)
+        return self.verb.on(job, call.plans)

@@ -117,6 +117,8 @@ def _argument(flag: Flag) -> Schema:
     """What a flag takes in a playbook."""
     if isinstance(flag, Argument) and flag.holds == "expressions":
         return dict(schema_playbook.CONDITIONS)
+    if isinstance(flag, Argument) and flag.holds == "switch":
+        return parts.template_or({"type": "boolean"})
     return {} if isinstance(flag, Argument) else parts.nullable(_of_kind(flag))
 
 
