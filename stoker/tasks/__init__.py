@@ -7,9 +7,7 @@ works with when it runs, and those that the command line does not name are not l
 from __future__ import annotations
 
 import gc
-import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -19,10 +17,10 @@ from invoke.collection import Collection
 from invoke.config import Config
 from invoke.exceptions import Exit
 
-from stoker import __version__
 from stoker.config import invokefile
 from stoker.config.settings import Settings
-from stoker.errors import EXIT_INPUT, EXIT_INTERRUPTED, Problem
+from stoker.errors import EXIT_INTERRUPTED, ConfigError, Problem
+from stoker.tasks import typed
 
 _GARBAGE = (20_000, 20, 50)  # objects, and generations; Python's own are 700, 10 and 10
 
@@ -40,6 +38,7 @@ def mount(file: str) -> Collection:
         Exit: A configuration file of Invoke's is wrong, or Ctrl-C.
     """
     _collect_seldom()
+    typed.serve_running_program()
     root = Path(file).resolve().parent
     try:
         check_settings_files(root)
@@ -113,12 +112,4 @@ def refuse(problems: Sequence[Problem]) -> None:
     Raises:
         Exit: Always.
     """
-    if "--json" in sys.argv[1:]:
-        from stoker.errors import ConfigError
-        from stoker.tasks.run import error_data
-
-        name = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
-        whole = {"stoker": __version__, "command": name, "exit_code": EXIT_INPUT}
-        json.dump({**whole, "error": error_data(ConfigError(problems))}, sys.stdout, indent=2)
-        sys.stdout.write("\n")
-    raise Exit("\n".join(f"error {problem}" for problem in problems), code=EXIT_INPUT)
+    typed.refuse(ConfigError(problems), "\n".join(f"error {problem}" for problem in problems))

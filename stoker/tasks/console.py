@@ -9,18 +9,18 @@ from invoke.collection import Collection
 from invoke.config import AmbiguousMergeError, Config
 from invoke.exceptions import AmbiguousEnvVar, CollectionNotFound, UncastableEnvVar, UnknownFileType
 from invoke.loader import FilesystemLoader
-from invoke.program import Program
 from invoke.vendor import yaml
 
 from stoker import __version__
 from stoker.errors import Problem
 from stoker.tasks import bundled, check_settings_files, refuse
 from stoker.tasks.command import EXIT_BROKEN_PIPE, nobody_reads
+from stoker.tasks.typed import TypedProgram
 
 _OF_CONFIG = (AmbiguousEnvVar, AmbiguousMergeError, UncastableEnvVar, UnknownFileType, OSError, ValueError)
 
 
-class StokerProgram(Program):
+class StokerProgram(TypedProgram):
     """Invoke's program, which falls back on the bundled commands where no ``tasks.py`` is found."""
 
     def create_config(self) -> None:
