@@ -111,11 +111,23 @@ def _around(found: Subject, spec: Mapping[str, Any]) -> Dict[str, str]:
     """Its environment, added to the login's: the server's programs, and no GPU of the server's."""
     theirs = environ_of(found.launcher.pid) or {}
     env = {name: theirs[name] for name in _INHERITED if name in theirs}
-    env.update(spec["env"], CUDA_VISIBLE_DEVICES="")
-    key = found.headers.get("Authorization", "").partition(" ")[2]
-    if key and spec["key_variable"]:
-        env[spec["key_variable"]] = key
+    env.update(spec["env"], CUDA_VISIBLE_DEVICES="", **key_for(found.headers, spec))
     return env
+
+
+def key_for(headers: Mapping[str, str], spec: Mapping[str, Any]) -> Dict[str, str]:
+    """The variable with the server's key, as a tool takes it; nothing of a server without one.
+
+    Raises:
+        AgentError: ``bad-request``: the tool takes it from no variable.
+    """
+    key = headers.get("Authorization", "").partition(" ")[2]
+    if key and not spec["key_variable"]:
+        what = (
+            "%s takes a server's API key on its command line only, where everybody on the host could read it"
+        )
+        raise AgentError("bad-request", what % spec["argv"][0], next_step="--bench serve, or vllm-serve")
+    return {spec["key_variable"]: key} if key else {}
 
 
 def _at(

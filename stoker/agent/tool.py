@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
 import shutil
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, Mapping, Match, NamedTuple, Optional
 
 from . import outside, run
 from .context import AgentError, Context
@@ -17,6 +19,7 @@ _TIMEOUT_S = 7200.0
 _MOST_BYTES = 64 << 20
 _OFF = 0.02  # tokens counted against those asked for: beyond, the tool counts otherwise than the server
 _LINES = 15
+_NAME = re.compile(r"\{([a-z]+)\}")
 
 
 class Asked(NamedTuple):
@@ -70,7 +73,7 @@ def _once(
     # Prompts that were asked before would come out of the prefix cache.
     seed = str(int(asked.values["seed"]) + index + 1)
     values = {**asked.values, "seed": seed, "out": folder}
-    argv = [_filled(word, values) for word in asked.tool["argv"]]
+    argv = [filled(word, values) for word in asked.tool["argv"]]
     began = time.monotonic()
     try:
         ended = run.execute(ctx, {"argv": argv, "env": dict(env), "cwd": folder, "timeout_s": _TIMEOUT_S})
@@ -86,11 +89,19 @@ def _once(
     return read(text, asked, index)
 
 
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    """A word of the command with what stands for ``{name}``; a value is never looked into again."""
-    if word.startswith("{") and word.endswith("}"):
-        return values[word[1:-1]]
-    return word
+def filled(word: str, values: Mapping[str, str]) -> str:
+    """A word of the command with what stands for each ``{name}``; a value is never looked into again.
+
+    What a server calls its model must not become an option: within a word that is JSON a value stays a part
+    of its string.
+    """
+    of_json = word.startswith('{"')
+
+    def value(found: Match[str]) -> str:
+        text = values[found.group(1)]
+        return json.dumps(text)[1:-1] if of_json else text
+
+    return _NAME.sub(value, word)
 
 
 def _text(path: str) -> Optional[str]:

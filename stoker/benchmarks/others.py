@@ -15,13 +15,15 @@ class Tool:
     Args:
         argv: What is run, found on the server's own ``PATH``; ``{url} {model} {tokenizer} {requests}
             {concurrency} {input} {output} {seed} {out}`` stand for what is asked, ``out`` is an empty folder.
+            Within a word of JSON they are written as JSON has them.
         file: What it leaves in that folder: JSON.
         tokens: Where that tells how many tokens were generated: names and places in lists, dots between.
         seconds: Likewise, how long it took.
         completed: Likewise, how many requests ended well.
         figures: Name of a figure to where it stands, and what it is multiplied with to be of our unit.
         env: Added to its environment.
-        key_variable: Which variable it takes the server's key from.
+        key_variable: Which variable it takes the server's key from; empty: it takes none but on its command
+            line, where everybody on the host could read it.
     """
 
     argv: tuple[str, ...]
@@ -59,6 +61,12 @@ def _latencies(
     }
 
 
+_GUIDELLM = {
+    "": "benchmarks.0.metrics.{}.successful.median",
+    "_p90": "benchmarks.0.metrics.{}.successful.percentiles.p90",
+    "_p99": "benchmarks.0.metrics.{}.successful.percentiles.p99",
+}
+
 TOOLS: Mapping[str, Tool] = MappingProxyType(
     {
         "vllm-serve": Tool(
@@ -92,6 +100,64 @@ TOOLS: Mapping[str, Tool] = MappingProxyType(
             },
             env={"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"},
             key_variable="OPENAI_API_KEY",
+        ),
+        "aiperf": Tool(
+            argv=(
+                *("aiperf", "profile", "--model", "{model}", "--url", "{url}", "--tokenizer", "{tokenizer}"),
+                *("--endpoint-type", "completions", "--streaming", "--use-server-token-count"),
+                *("--synthetic-input-tokens-mean", "{input}", "--synthetic-input-tokens-stddev", "0"),
+                *("--output-tokens-mean", "{output}", "--output-tokens-stddev", "0"),
+                *("--extra-inputs", "ignore_eos:true", "--request-count", "{requests}"),
+                *("--concurrency", "{concurrency}", "--random-seed", "{seed}", "--ui", "none"),
+                *("--no-gpu-telemetry", "--no-server-metrics", "--artifact-dir", "{out}"),
+            ),
+            file="profile_export_aiperf.json",
+            tokens="total_output_tokens.avg",
+            seconds="benchmark_duration.avg",
+            completed="request_count.avg",
+            figures={
+                "req_s": ("request_throughput.avg", 1.0),
+                "input_tokens": ("input_sequence_length.avg", 1.0),
+                **_latencies(
+                    {
+                        "ttft": "time_to_first_token",
+                        "tpot": "inter_token_latency",  # of a request, after its first token
+                        "itl": "inter_chunk_latency",
+                        "e2e": "request_latency",
+                    },
+                    {"": "{}.p50", "_p90": "{}.p90", "_p99": "{}.p99"},
+                    0.001,
+                ),
+            },
+            env={},  # offline it takes a folder with a tokenizer for the name of one
+        ),
+        "guidellm": Tool(
+            argv=(
+                *("guidellm", "run", "--disable-console", "--backend"),
+                '{"kind":"openai_http","target":"{url}","model":"{model}","request_format":"/v1/completions"}',
+                *("--profile", '{"kind":"concurrent","streams":[{concurrency}]}'),
+                *("--constraint", '{"kind":"max_requests","count":{requests}}'),
+                *("--tokenizer", '{"kind":"hf_auto","model":"{tokenizer}"}'),
+                *("--data", '{"kind":"synthetic_text","prompt_tokens":{input},"output_tokens":{output}}'),
+                *("--seed", '{"kind":"static","value":{seed}}'),
+                *("--output", '{"kind":"json","path":"{out}/result.json"}'),
+            ),
+            file="result.json",
+            tokens="benchmarks.0.metrics.output_token_count.successful.total_sum",
+            seconds="benchmarks.0.duration",
+            completed="benchmarks.0.metrics.request_totals.successful",
+            figures={
+                "req_s": ("benchmarks.0.metrics.requests_per_second.successful.mean", 1.0),
+                "input_tokens": ("benchmarks.0.metrics.prompt_token_count.successful.mean", 1.0),
+                **_latencies(
+                    # Its time per output token counts the first one too; this is the pace after it.
+                    {"ttft": "time_to_first_token_ms", "tpot": "inter_token_latency_ms"},
+                    _GUIDELLM,
+                    0.001,
+                ),
+                **_latencies({"e2e": "request_latency"}, _GUIDELLM, 1.0),
+            },
+            env={"HF_HUB_OFFLINE": "1"},
         ),
     }
 )

@@ -9,7 +9,7 @@ from stoker.benchmarks import lengths
 from stoker.errors import InputError, nearest
 
 OF_SERVER = ("decode", "serve")  # what a profile can be judged by
-TOOLS = ("vllm-serve",)  # others' load generators, as stoker.benchmarks.others has them
+TOOLS = ("vllm-serve", "aiperf", "guidellm")  # others' load generators, as stoker.benchmarks.others has them
 NAMES = (*OF_SERVER, "allreduce", *TOOLS)
 ARRIVALS = ("poisson", "fixed")
 GOALS = ("ttft", "tpot", "e2e")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stoker.agent import tool
+from stoker.agent import measuring, tool
 from stoker.agent.context import AgentError
 from stoker.benchmarks import others
 from tests.agent.test_bench import context
@@ -40,6 +41,62 @@ def test_a_result_is_read_into_our_figures_and_units() -> None:
     assert {f"{n}{p}_s" for n in ("ttft", "tpot", "itl", "e2e") for p in ("", "_p90", "_p99")} <= {
         *run["figures"]
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("aiperf", lambda data: data["time_to_first_token"]["p50"]),
+        (
+            "guidellm",
+            lambda data: data["benchmarks"][0]["metrics"]["time_to_first_token_ms"]["successful"]["median"],
+        ),
+    ],
+)
+def test_the_results_of_other_tools_are_read_too(name: str, first: Callable[[Any], float]) -> None:
+    """Of aiperf 0.13 and GuideLLM 0.8 against llama-server; the second one's without what is not read."""
+    text = case(f"{name}/llamacpp.json")
+    run = tool.read(text, asked(name), 0)
+    assert (run["valid"], run["why"]) == (True, "")
+    assert run["tokens"] == run["requested"] == 16 * 32
+    assert run["ttft_s"] == pytest.approx(first(json.loads(text)) / 1000)
+    figures = run["figures"]
+    assert 0 < run["ttft_s"] <= figures["ttft_p90_s"] <= figures["ttft_p99_s"] < figures["e2e_p99_s"]
+    # A request is its first token, and then 31 at its pace.
+    assert figures["e2e_s"] == pytest.approx(run["ttft_s"] + 31 * run["tpot_s"], rel=0.3)
+    assert figures["req_s"] == pytest.approx(16 / run["seconds"], rel=0.03)
+    assert 30 < figures["input_tokens"] < 45
+
+
+@pytest.mark.parametrize(("name", "place"), [("aiperf", "request_count"), ("guidellm", "request_totals")])
+def test_a_request_that_failed_another_tool_is_no_measurement_either(name: str, place: str) -> None:
+    data = json.loads(case(f"{name}/llamacpp.json"))
+    told = data[place] if name == "aiperf" else data["benchmarks"][0]["metrics"][place]
+    told["avg" if name == "aiperf" else "successful"] = 14
+    assert tool.read(json.dumps(data), asked(name), 0)["why"] == "2 of 16 requests failed"
+
+
+def test_what_a_server_calls_its_model_is_no_option_of_the_tool() -> None:
+    odd = 'm","target":"http://elsewhere.example","x":"{url}'
+    values = {"url": "http://127.0.0.1:1", "model": odd, "tokenizer": "/t", "out": "/o"}
+    values |= dict.fromkeys(("requests", "concurrency", "input", "output", "seed"), "8")
+    argv = [tool.filled(word, values) for word in others.TOOLS["guidellm"].argv]
+    backend = json.loads(argv[argv.index("--backend") + 1])
+    assert (backend["model"], backend["target"]) == (odd, "http://127.0.0.1:1")
+    assert json.loads(argv[argv.index("--profile") + 1]) == {"kind": "concurrent", "streams": [8]}
+
+
+@pytest.mark.parametrize("name", others.TOOLS)
+def test_a_key_is_given_in_the_environment_or_not_at_all(name: str) -> None:
+    spec = others.TOOLS[name].to_wire()
+    assert measuring.key_for({}, spec) == {}
+    headers = {"Authorization": "Bearer k1"}
+    if name == "vllm-serve":
+        assert measuring.key_for(headers, spec) == {"OPENAI_API_KEY": "k1"}
+        return
+    with pytest.raises(AgentError, match="command line only") as raised:
+        measuring.key_for(headers, spec)
+    assert "k1" not in str(vars(raised.value))
 
 
 def test_tokens_that_the_tool_counts_otherwise_than_asked_are_no_measurement() -> None:
