@@ -37,7 +37,7 @@ class Reach:
 
     def __init__(self, settings: ReachSettings, known_hosts: KnownHosts | None = None) -> None:
         self.settings = settings
-        self._config = SshConfig(settings.ssh_config)
+        self._configs = {"": SshConfig(settings.ssh_config)}
         self._known = known_hosts or KnownHosts()
         self._keys = Keyring()
         self._links = Links(self._known, self._keys)
@@ -50,8 +50,14 @@ class Reach:
             InputError: What the inventory or ssh_config says is wrong.
         """
         if target not in self._routes:
-            self._routes[target] = resolve(target, self.settings, self._config)
+            self._routes[target] = resolve(target, self.settings, self._config(target.options.config))
         return self._routes[target]
+
+    def _config(self, file: str) -> SshConfig:
+        """The ssh_config that a host's options name (``-F``), or that of the settings."""
+        if file not in self._configs:
+            self._configs[file] = SshConfig(file)
+        return self._configs[file]
 
     def unlock(self, targets: Iterable[Target], ask: Callable[[str], str]) -> None:
         """Open the private keys that want a passphrase, each asked for once, before anybody is connected to.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stoker.errors import InputError
 from stoker.reach.sshargs import SshOptions
-from stoker.reach.sshconfig import SshConfig
+from stoker.reach.sshconfig import SshConfig, identity_agent
 from stoker.reach.target import ReachSettings, Target, split_address
 
 SSH_PORT = 22
@@ -96,10 +96,12 @@ class _Resolver:
         if depth > _MOST_HOPS:
             raise InputError("the jump hosts go round in a circle", where=self.target.name)
         found = self.config.lookup(name, said.user, said.port)
-        address = split_address(found.address, f"HostName of {name} in ssh_config")[1]
+        named = said.host_name.replace("%h", name) or found.address
+        address = split_address(named, f"HostName of {name}")[1]
         # Only the inventory's own key stands alone; those of ssh_config come beside.
         keys = said.identity_files if said.identities_only else None
         options = said.over(found.options)
+        hashed = found.hash_known_hosts if said.hash_known_hosts is None else said.hash_known_hosts
         user, port = options.user or _login_name(), options.port or SSH_PORT
         jump = "" if via else _unless_none(options.proxy_jump)
         command = "" if via else _unless_none(options.proxy_command)
@@ -107,16 +109,16 @@ class _Resolver:
             address=address,
             port=port,
             user=user,
-            key_name=found.alias,
+            key_name=said.key_alias or found.alias,
             identities=tuple(_path(file) for file in (options.identity_files if keys is None else keys)),
             identities_only=bool(options.identities_only),
             strict=bool(options.strict) or self.settings.strict,
             known_hosts=self._known_hosts(options.known_hosts),
-            hash_known_hosts=found.hash_known_hosts,
+            hash_known_hosts=hashed,
             connect_timeout_s=options.connect_timeout_s or self.settings.connect_timeout_s,
             via=via or self._jumps(jump, (name, address), port, depth),
             proxy_command=_expanded(command, address, port, user, name),
-            identity_agent=found.identity_agent,
+            identity_agent=identity_agent(said.identity_agent or found.identity_agent),
             password="" if depth else self.target.password,
         )
 

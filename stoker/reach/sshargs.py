@@ -10,22 +10,53 @@ from typing import Any
 
 from stoker.errors import InputError, nearest
 
-_VALUED = {"J": "ProxyJump", "i": "IdentityFile", "p": "Port", "l": "User"}
+_VALUED = {"F": "-F", "J": "ProxyJump", "i": "IdentityFile", "p": "Port", "l": "User"}
 # What Stoker has a way of its own for: they change nothing about where a connection ends.
 _PASSED_OVER = frozenset(
     (
+        "addkeystoagent",
         "batchmode",
+        "checkhostip",
+        "clearallforwardings",
         "compression",
+        "connectionattempts",
         "controlmaster",
         "controlpath",
         "controlpersist",
+        "exitonforwardfailure",
+        "gssapiauthentication",
+        "gssapidelegatecredentials",
+        "ipqos",
+        "kbdinteractiveauthentication",
         "loglevel",
+        "numberofpasswordprompts",
+        "passwordauthentication",
+        "preferredauthentications",
+        "pubkeyauthentication",
+        "requesttty",
+        "sendenv",
         "serveralivecountmax",
         "serveraliveinterval",
         "tcpkeepalive",
+        "updatehostkeys",
+        "verifyhostkeydns",
+        "visualhostkey",
     )
 )
-_FLAGS_PASSED_OVER = "Cqv"
+# Passing these over could weaken what somebody meant.
+_ALGORITHMS = frozenset(
+    (
+        "casignaturealgorithms",
+        "ciphers",
+        "hostbasedacceptedalgorithms",
+        "hostkeyalgorithms",
+        "kexalgorithms",
+        "macs",
+        "pubkeyacceptedalgorithms",
+        "pubkeyacceptedkeytypes",
+    )
+)
+_FLAGS_PASSED_OVER = "CTaqvx"
 
 
 @dataclass(frozen=True)
@@ -42,6 +73,11 @@ class SshOptions:
         strict: True: unknown host keys are refused. False: recorded.
         known_hosts: Files of host keys; the word ``none`` for no file.
         connect_timeout_s: Until TCP is connected.
+        host_name: Where it is connected to in place of the inventory's address.
+        key_alias: The name its host key is known under.
+        hash_known_hosts: Whether names are written hashed.
+        identity_agent: Socket of the ssh-agent, or ``none``.
+        config: ssh_config to read in place of the user's and the system's.
     """
 
     user: str = ""
@@ -53,6 +89,11 @@ class SshOptions:
     strict: bool | None = None
     known_hosts: tuple[str, ...] = ()
     connect_timeout_s: float | None = None
+    host_name: str = ""
+    key_alias: str = ""
+    hash_known_hosts: bool | None = None
+    identity_agent: str = ""
+    config: str = ""
 
     def over(self, weaker: SshOptions) -> SshOptions:
         """These where they say something, else the weaker ones; keys add up."""
@@ -107,6 +148,12 @@ def option(name: str, value: str, where: str) -> SshOptions:
     key = name.lower()
     if key in _PASSED_OVER:
         return SshOptions()
+    if key in _ALGORITHMS:
+        raise InputError(
+            f"ssh option {name} is not supported: Stoker's algorithms are its own",
+            where=where,
+            next_step="leave it out here; docs/ssh.md lists what is spoken",
+        )
     if key not in _READERS:
         known = ", ".join(sorted(_NAMES.values()))
         hint = nearest(name, _NAMES.values())
@@ -192,8 +239,13 @@ def _seconds(value: str, name: str, where: str) -> float | None:
 _NAMES = {
     name.lower(): name
     for name in (
+        "-F",
         "ConnectTimeout",
+        "HashKnownHosts",
+        "HostKeyAlias",
+        "HostName",
         "IdentitiesOnly",
+        "IdentityAgent",
         "IdentityFile",
         "Port",
         "ProxyCommand",
@@ -204,7 +256,12 @@ _NAMES = {
     )
 }
 _FIELDS = {
+    "-f": "config",
     "connecttimeout": "connect_timeout_s",
+    "hashknownhosts": "hash_known_hosts",
+    "hostkeyalias": "key_alias",
+    "hostname": "host_name",
+    "identityagent": "identity_agent",
     "identitiesonly": "identities_only",
     "identityfile": "identity_files",
     "port": "port",
@@ -215,7 +272,12 @@ _FIELDS = {
     "userknownhostsfile": "known_hosts",
 }
 _READERS: dict[str, Any] = {
+    "-f": _plain,
     "connecttimeout": _seconds,
+    "hashknownhosts": _yes,
+    "hostkeyalias": _plain,
+    "hostname": _plain,
+    "identityagent": _plain,
     "identitiesonly": _yes,
     "identityfile": _one_file,
     "port": _port,

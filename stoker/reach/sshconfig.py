@@ -297,12 +297,12 @@ def _host_config(name: str, found: dict[str, Any]) -> HostConfig:
         address=str(found.get("hostname") or name),
         alias=str(found.get("hostkeyalias") or ""),
         hash_known_hosts=str(found.get("hashknownhosts", "")).lower() in ("yes", "true"),
-        identity_agent=_identity_agent(str(found.get("identityagent") or "")),
+        identity_agent=identity_agent(str(found.get("identityagent") or "")),
         options=options,
     )
 
 
-def _identity_agent(value: str) -> str:
+def identity_agent(value: str) -> str:
     """``IdentityAgent``: a path, ``none``, or the word for the login's own, which is the default."""
     if value.lower() == "none" or value in ("", "SSH_AUTH_SOCK"):
         return value.lower() if value.lower() == "none" else ""

@@ -13,6 +13,7 @@ import pytest
 
 from stoker.config.settings import Settings
 from stoker.errors import InputError
+from stoker.reach.reach import Reach
 from stoker.reach.route import SYSTEM_KNOWN_HOSTS, Hop, resolve
 from stoker.reach.sshconfig import SshConfig
 from stoker.reach.target import ReachSettings, Target
@@ -83,6 +84,30 @@ def test_ssh_arguments_in_all_their_spellings() -> None:
     assert hop.known_hosts[:2] == (Path("/a"), Path("/b"))
 
 
+def test_what_ssh_config_may_say_the_arguments_may_say_too_and_win(tmp_path: Path) -> None:
+    config = "Host *\n  HostName 10.0.0.1\n  HostKeyAlias theirs\n  HashKnownHosts no\n  IdentityAgent none\n"
+    said = "-o HostName=10.0.0.2 -o HostKeyAlias=ours -o HashKnownHosts=yes -o IdentityAgent=/run/agent"
+    hop = route(config, folder=tmp_path, ansible_ssh_common_args=said)
+    assert (hop.address, hop.key_name, hop.hash_known_hosts) == ("10.0.0.2", "ours", True)
+    assert hop.identity_agent == "/run/agent"
+    assert route(config, folder=tmp_path).key_name == "theirs"
+    assert route(ansible_ssh_extra_args="-o HostName=%h.internal").address == "node174.internal"
+
+
+def test_a_configuration_that_the_arguments_name_is_read_for_that_host(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("Host *\n  Port 2200\n")
+    reach = Reach(ReachSettings(ssh_config="none"))
+    named = Target.of("a", {"ansible_ssh_common_args": f"-F {tmp_path}/theirs"})
+    assert (reach.route(named).port, reach.route(Target.of("b", {})).port) == (2200, 22)
+    with pytest.raises(InputError, match="cannot be read"):
+        reach.route(Target.of("c", {"ansible_ssh_common_args": f"-F {tmp_path}/nowhere"}))
+
+
+def test_a_choice_of_algorithms_is_refused_and_says_where_they_stand() -> None:
+    refused = mistake(ansible_ssh_common_args="-o Ciphers=3des-cbc")
+    assert "Ciphers" in refused.what and "docs/ssh.md" in refused.next_step
+
+
 def test_first_mention_counts_as_for_ssh() -> None:
     assert route(ansible_ssh_common_args="-p 1 -p 2", ansible_ssh_extra_args="-p 3").port == 1
 
@@ -94,7 +119,6 @@ def test_variable_beats_ssh_argument() -> None:
 @pytest.mark.parametrize(
     ("args", "named"),
     [
-        ("-F /etc/other", "-F"),
         ("-o ForwardAgent=yes", "ForwardAgent"),
         ("-A", "-A"),
         ("-L 1:2:3", "-L"),
