@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stoker.screen.outputlines import OutputLines
+from stoker.screen.paper import put
 from stoker.screen.shapes import BAD, DIM, GOOD, joined, line_of
 from stoker.screen.words import clean_line, seconds
 
@@ -72,8 +73,9 @@ class Board:
             told = ((part, "") if isinstance(part, str) else part for part in parts)
             self._line(host, *((self._spelled(text), style) for text, style in told))
 
-    def _line(self, host: str, *parts: str | tuple[str, str]) -> None:
-        self._console.print(line_of([(host.ljust(self._width) + "  ", "bold"), *parts]))
+    def _line(self, host: str, *parts: str | tuple[str, str], whole: bool = False) -> None:
+        name = host.ljust(self._width) + "  "
+        put(self._console, line_of([(name, "bold"), *parts], after=len(name), whole=whole))
 
     def _row(self, host: str, what: str, fraction: float | None, text: str = "") -> None:
         """The host's bar; without a known fraction it pulses."""
@@ -116,7 +118,7 @@ class Board:
             self._line(host, ("· ", DIM), f"run {index + 1}/{of}".ljust(25), f"{speed:8.1f} tok/s")
 
     def _log(self, host: str, event: dict[str, Any]) -> None:
-        self._line(host, str(event.get("text", "")))
+        self._line(host, str(event.get("text", "")), whole=event.get("type") == "log")
 
     def _output(self, host: str, event: dict[str, Any]) -> None:
         stream = str(event.get("stream"))
@@ -130,7 +132,7 @@ class Board:
         head, style = (host.ljust(self._width) + "  ", "bold"), DIM if stream == "stderr" else ""
         texts = [line_of([head, (line, style)]) for line in lines]
         if texts:
-            self._console.print(joined(texts))
+            put(self._console, joined(texts))
 
     def _show_rests(self) -> None:
         """Lines whose end does not come: a question, or a command's last word."""

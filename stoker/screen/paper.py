@@ -83,6 +83,14 @@ class Paper:
                     raise
 
 
+def put(console: Console | Paper, line: Line, *, end: str = "\n") -> None:
+    """Write a line: folded between words with an indent, or left for the terminal to fold."""
+    if isinstance(console, Paper):
+        console.print(line, end=end)
+    else:
+        console.print(line, end=end, soft_wrap=line.hang is None or console.soft_wrap)
+
+
 def _terminals_width() -> int:
     for fd in (0, 1, 2):
         try:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from stoker.screen.words import clean_line
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 _TAB = 8
+_NARROW = 20  # columns of a terminal that has no room for an indent
+_HANG = 2  # blanks more before the rows that a line is continued in
 GOOD, BAD, DIM = "green", "bold red", "dim"
 
 
@@ -39,29 +41,53 @@ class Line:
 
     Args:
         parts: (text, style) each, cleaned.
+        hang: Blanks before what does not fit in the first row of a terminal; None leaves the folding to the
+            terminal, so that a command or a script that is copied from it is whole.
     """
 
     parts: tuple[tuple[str, str], ...]
+    hang: int | None = None
 
     @property
     def plain(self) -> str:
         """Without its styles, tabs as blanks, as Rich has it."""
         return "".join(text for text, _ in self.parts).expandtabs(_TAB)
 
-    def __rich__(self) -> Text:
-        """What Rich shows of it."""
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What Rich shows of it: the rows after the first are indented."""
         from rich.text import Text
 
-        shown = Text()
+        shown = Text(tab_size=_TAB)
         for text, style in self.parts:
             shown.append(text, style)
-        return shown
+        shown.expand_tabs()
+        width = options.max_width
+        hang = min(self.hang or 0, width // 2) if width >= _NARROW else 0
+        if options.no_wrap or not hang or shown.cell_len <= width:
+            yield shown
+            return
+        first = shown.wrap(console, width)[0]
+        first.rstrip()
+        yield first
+        rest = shown[len(first) :]
+        rest = rest[len(rest.plain) - len(rest.plain.lstrip(" ")) :]
+        for row in rest.wrap(console, width - hang):
+            row.rstrip()
+            yield Text(" " * hang).append_text(row)
 
 
-def line_of(parts: Iterable[str | tuple[str, str]]) -> Line:
-    """Parts as one styled line, cleaned; nothing in them is markup."""
+def line_of(parts: Iterable[str | tuple[str, str]], *, whole: bool = False, after: int = 0) -> Line:
+    """Parts as one styled line, cleaned; nothing in them is markup.
+
+    Args:
+        parts: Text, or (text, style).
+        whole: A terminal folds it, so that it can be copied.
+        after: Columns of what stands before the text, such as a host's name; later rows begin behind it.
+    """
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)
-    return Line(tuple((clean_line(text), style) for text, style in pairs))
+    cleaned = tuple((clean_line(text), style) for text, style in pairs)
+    text = "".join(text for text, _ in cleaned)[after:]
+    return Line(cleaned, None if whole else after + len(text) - len(text.lstrip(" ")) + _HANG)
 
 
 def joined(lines: Sequence[Line]) -> Line:

@@ -13,7 +13,7 @@ from stoker.errors import ConfigError, StokerError
 from stoker.screen.board import Board
 from stoker.screen.grid import table_of
 from stoker.screen.livesheet import LiveSheet
-from stoker.screen.paper import Paper, console_of
+from stoker.screen.paper import Paper, console_of, put
 from stoker.screen.shapes import BAD, DIM, Draw, Sheet, line_of
 from stoker.screen.words import clean_line
 
@@ -56,7 +56,11 @@ class Screen:
 
     def say(self, *parts: str | tuple[str, str]) -> None:
         """One line; a part is text or (text, style). Cleaned, and nothing is read as markup."""
-        self.console.print(line_of(self._spelled(parts)))
+        put(self.console, line_of(self._spelled(parts)))
+
+    def quote(self, *parts: str | tuple[str, str]) -> None:
+        """One line of a script or a log: a terminal folds it, so that it can be copied as it is."""
+        put(self.console, line_of(self._spelled(parts), whole=True))
 
     def _spelled(self, parts: Sequence[str | tuple[str, str]]) -> list[str | tuple[str, str]]:
         """Parts with their commands as they have to be typed here."""
@@ -68,7 +72,7 @@ class Screen:
     def text(self, text: str) -> None:
         """A text of several lines, as it is."""
         for line in text.removesuffix("\n").split("\n"):
-            self.say(line)
+            self.quote(line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
         """A table that fits the terminal.
@@ -112,27 +116,27 @@ class Screen:
         """
         if isinstance(error, ConfigError):
             for problem in error.problems:
-                self.errors.print(line_of([("error ", BAD), str(problem)]))
+                put(self.errors, line_of([("error ", BAD), str(problem)]))
             return
         place = f"{error.where}: " if error.where else ""
-        self.errors.print(line_of([word or ("error ", BAD), (place, "bold"), error.what]))
+        put(self.errors, line_of([word or ("error ", BAD), (place, "bold"), error.what]))
         self.evidence(error.evidence, self.errors)
         if error.next_step:
-            self.errors.print(line_of([("  next: ", "cyan"), self.spelled(error.next_step)]))
+            put(self.errors, line_of([("  next: ", "cyan"), self.spelled(error.next_step)], whole=True))
 
     def aside(self, *parts: str | tuple[str, str], end: str = "\n") -> None:
         """One line on stderr, or the question that an answer is typed behind."""
-        self.errors.print(line_of(parts), end=end)
+        put(self.errors, line_of(parts), end=end)
 
     def trace(self, text: str) -> None:
         """A traceback, on stderr; what a host said may stand in it."""
         for line in text.removesuffix("\n").split("\n"):
-            self.errors.print(line_of([line]))
+            put(self.errors, line_of([line], whole=True))
 
     def evidence(self, lines: Sequence[str], console: Console | Paper | None = None) -> None:
         """The last lines of a log or output, marked as quoted."""
         for line in lines[-12:]:
-            (console or self.console).print(line_of([("  │ ", DIM), (clean_line(line, 300), DIM)]))
+            put(console or self.console, line_of([("  │ ", DIM), (clean_line(line, 300), DIM)]))
 
     @contextmanager
     def board(self, hosts: Sequence[str]) -> Iterator[Board]:

@@ -66,7 +66,7 @@ def logs(run: Run) -> int:
     for host, log in _logs(results):
         run.screen.say((f"{host}: {log['path']}", "bold"))
         for line in log["lines"]:
-            run.screen.say(line)
+            run.screen.quote(line)
     return run.end(results)
 
 

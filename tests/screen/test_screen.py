@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from stoker.errors import ConfigError, HostFailed, Problem
+from stoker.errors import ConfigError, HostFailed, InputError, Problem
 from stoker.screen import Board, Screen, clean
 
 EVIL = "\x1b[2J\x1b]0;owned\x07red\x9b31m\rover\n✓ forged\u202e\x08"
@@ -156,3 +158,62 @@ def test_much_output_in_small_pieces_takes_time_in_proportion() -> None:
     begin = time.process_time()
     assert len(shown_of(*pieces)) == 20_001
     assert time.process_time() - begin < 30
+
+
+def _on_terminal(columns: int, tell: Callable[[Screen], None]) -> list[str]:
+    """The rows that a terminal of so many columns gets."""
+    screen = Screen()
+    file = io.StringIO()
+    screen.console = screen.errors = Console(file=file, force_terminal=True, color_system=None, width=columns)
+    tell(screen)
+    return [
+        row for row in re.sub(r"\x1b\[\??[0-9]*[a-zA-Z]", "", file.getvalue()).splitlines() if row.strip()
+    ]
+
+
+def test_a_line_that_does_not_fit_goes_on_behind_the_hosts_name() -> None:
+    def tell(screen: Screen) -> None:
+        with screen.board(["node174"]) as board:
+            board.line(
+                "node174", "  end  1498 root GPU 0 87241 MiB  sglang::scheduler_TP0  (launched by Stoker)"
+            )
+            board.event("node174", {"type": "note", "text": "x" * 70})
+
+    rows = [row.rstrip() for row in _on_terminal(60, tell)]
+    assert rows == [
+        "node174    end  1498 root GPU 0 87241 MiB",
+        "             sglang::scheduler_TP0  (launched by Stoker)",
+        "node174",
+        "           " + "x" * 49,
+        "           " + "x" * 21,
+    ]
+
+
+@pytest.mark.parametrize("columns", [2, 5, 20, 21, 40])
+def test_folding_loses_nothing_on_any_terminal(columns: int) -> None:
+    said = "  loss 28.3 %,\tthreshold 世界世界 4.4 %; /a/long/path/that/has/no/blank 12"
+    rows = _on_terminal(columns, lambda screen: screen.say(said, ("bold words", "bold")))
+    kept = "".join("".join(rows).split())
+    assert kept == "".join((said + "bold words").split())
+
+
+def test_what_is_copied_from_a_terminal_is_whole() -> None:
+    """A script, a log and the next command are folded by the terminal, not by us."""
+    command = "inv restart --inventory .lab/inventory --host node174 --profile nccl-tuned"
+
+    def tell(screen: Screen) -> None:
+        screen.text(f"# {command}\n")
+        screen.quote(command)
+        screen.error(InputError("no", next_step=command))
+        with screen.board(["node174"]) as board:
+            board.event("node174", {"type": "output", "text": command + "\n"})
+            board.event("node174", {"type": "log", "text": command})
+
+    rows = _on_terminal(40, tell)
+    assert [row.strip() for row in rows if command in row] == [
+        f"# {command}",
+        command,
+        f"next: {command}",
+        f"node174  {command}",
+        f"node174  {command}",
+    ]
