@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 import shlex
@@ -51,7 +50,9 @@ def _forms(value: str) -> set[str]:
         return set()
     raw = value.encode("utf-8", "surrogateescape")
     forms = {value, repr(value)[1:-1], json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
-    forms |= {shlex.quote(value), html.escape(value), quote(raw, safe=""), quote(raw), quote_plus(raw)}
+    from html import escape  # its table of entities is large, and most commands hide nothing
+
+    forms |= {shlex.quote(value), escape(value), quote(raw, safe=""), quote(raw), quote_plus(raw)}
     forms |= {line.strip() for line in value.splitlines() if len(line.strip()) >= 2 * LEAST}
     forms |= {raw.hex(), raw.hex().upper()}
     for shift in range(3):  # base64 of a text that holds it reads otherwise at each of three places

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from stoker.reach.become import BecomeTransport
 from stoker.reach.client import Agent
@@ -19,7 +20,9 @@ from stoker.reach.ssh import SshTransport
 from stoker.reach.sshconfig import SshConfig
 from stoker.reach.target import ReachSettings, Target
 from stoker.reach.transport import Transport
-from stoker.reach.trust import Shown, ask
+
+if TYPE_CHECKING:  # what shows keys is loaded where they are shown
+    from stoker.reach.trust import Shown
 
 _TRIES = 3  # as often as ssh asks for a passphrase
 
@@ -100,6 +103,8 @@ class Reach:
             HostUnreachable: Whatever stood in the way; a revoked key.
             InputError: As :meth:`route`.
         """
+        from stoker.reach.trust import ask
+
         try:
             return ask(self.route(target), self._links, self._known, self.settings.login_timeout_s)
         except Unreachable as error:
