@@ -61,9 +61,11 @@ def outcome(job: Job, record: Record, base: Baseline | None, unkept: Sequence[st
     lines += [(loads.line(told), "")] if record.bench.name != "decode" else []
     lines += [(f"not kept on the host: {text}", "yellow") for text in unkept]
     lines += [(f"contaminated: {text}", "yellow") for text in record.contaminated]
-    lines += [(f"disturbed: {text}", "yellow") for text in disturbed(record)]
+    said = verdict.line if verdict else ""
+    lines += [(f"disturbed: {text}", "yellow") for text in disturbed(record) if text not in said]
     if why:
-        causes = why.lines[1:]  # the first says what it is compared with
+        count = len(why.data["unlike"]) + len(why.data["causes"])
+        causes = why.lines[1 : 1 + count]  # the first says what it is compared with, the last what to do
         lines += causes[:_SHOWN_CAUSES]
         more = len(causes) - _SHOWN_CAUSES
         lines += [(f"and {more} more: inv explain --host {job.host.name}", "dim")] if more > 0 else []

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Between a profile's name and the experiment that varied it.
 TRIAL = "~"
 _FAR_BACK = 1000
+_OF_A_PROFILE = ("tuning", "arguments")  # categories of causes
 RUN = Flag("run", "Which run: its id, or a unique end of it.")
 A = Flag("a", "What is compared with: a run's id, or baseline for the other one's baseline.", positional=True)
 B = Flag("b", "What is judged: a run's id, or a unique end of it.", positional=True)
@@ -58,7 +59,7 @@ def compare(job: Job) -> Outcome:
 
 
 def compare_runs(project: Project, a: str, b: str) -> Outcome:
-    """Two runs side by side; the data has ``metrics``, ``verdict``, ``line`` and ``explanation``.
+    """Two runs side by side; the data has ``metrics``, ``sides``, ``verdict``, ``line``, ``explanation``.
 
     ``verdict`` is its name, as that of ``bench``; ``judgement`` has what it rests on.
 
@@ -88,8 +89,20 @@ def compare_runs(project: Project, a: str, b: str) -> Outcome:
         "line": verdict.line,
         "rows": found.rows(),
     }
+    data["sides"] = {"A": _side(base), "B": _side(new)}
     lines = tuple(_difference_lines(found.explanation))
     return Outcome(f"{verdict.verdict} ({verdict.line})", data, exit_code=code, lines=lines)
+
+
+def _side(one: Record | Baseline) -> str:
+    """Which measurement a column shows: ``20260101-…: nccl-tuned on node174, decode 5 × 500 tokens…``."""
+    from stoker.results.record import Record
+
+    profile = one.profile or "(by hand)"
+    if isinstance(one, Record):
+        return f"{one.run_id}: {profile} on {one.host}, {one.bench.title}"
+    size = one.key.load or f"{one.key.tokens} tokens, concurrency {one.key.concurrency}"
+    return f"the baseline of {one.accepted_at[:10]}: {profile} on {one.key.where}, {one.key.bench} {size}"
 
 
 def baseline(job: Job) -> Outcome:
@@ -220,7 +233,19 @@ def explained(record: Record, base: Record | Baseline) -> Outcome:
     lines = [*_difference_lines(found), *((f"next: {text}", "cyan") for text in found.advice)]
     if record.run_id in _ids(base):
         lines.append(("this run is what it is compared with: accept or measure another one", "yellow"))
+    lines += _way_back(found, record)
     return Outcome(found.headline, data, lines=((f"against {found.base.label}", "dim"), *lines))
+
+
+def _way_back(found: Explanation, record: Record) -> list[tuple[str, str]]:
+    """What to type where the speed was lost with what a profile sets: launch it again, or prove it first."""
+    is_set = any(c.confidence == "likely" and c.category in _OF_A_PROFILE for c in found.causes)
+    was, now, profile = found.base.tok_s, found.new.tok_s, found.base.profile
+    if not is_set or not profile or TRIAL in profile or was is None or now is None or now >= was:
+        return []
+    again = f"inv restart --host {record.host} --profile {profile} launches what was measured then"
+    proof = f"inv explain --verify --host {record.host} proves a cause, by restarts"
+    return [(f"next: {again}", "cyan"), (f"or: {proof}", "cyan")]
 
 
 def _ids(base: Record | Baseline) -> tuple[str, ...]:

@@ -110,10 +110,12 @@ def compare(run: Run) -> int:
     """Two runs side by side, B judged against A, with what else differs between them."""
     outcome = judge.compare_runs(run.project, run.args["a"], run.args["b"])
     run.document["comparison"] = outcome.data
-    run.screen.table(("", "A>", "B>", "change>"), outcome.data["rows"])
+    for side, told in outcome.data["sides"].items():
+        run.screen.say((f"{side}  ", "bold"), told)
+    run.screen.table(("", "A>", "B>", "from A to B>"), outcome.data["rows"])
     for text, style in outcome.lines:
         run.screen.say((text, style))
-    run.screen.say(verdict(outcome.data["verdict"]), f"  {outcome.data['line']}")
+    run.screen.say(verdict(outcome.data["verdict"]), f"  B against A: {outcome.data['line']}")
     return outcome.exit_code
 
 

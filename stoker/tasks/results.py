@@ -106,7 +106,8 @@ def _around(run: Run, record: Record) -> None:
     say = run.screen.say
     for text in record.contaminated:
         say(("contaminated: ", "yellow"), text)
-    for text in meanwhile.disturbed(record):
+    said = record.verdict.line if record.verdict else ""
+    for text in (text for text in meanwhile.disturbed(record) if text not in said):
         say(("disturbed: ", "yellow"), text)
     if told := meanwhile.shown(record):
         say(("meanwhile: ", "bold"), told)
