@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,10 @@ def tell(folder: Path, engine: str, screen: Screen, *, keep: bool = False) -> in
                 screen.error(StokerError(told, next_step=f"the project of the demo is {project}"))
                 return EXIT_FAULT
     screen.say(("the end ", "bold green"), f"({time.monotonic() - begin:.0f} s)")
+    if not keep:
+        shown = quote(os.path.relpath(project))
+        screen.say(f"what it measured is in {shown}: inv results, show, compare and report work there")
+        screen.say("next: inv lab.up starts a simulated host that stays, for what you want to try")
     return EXIT_DONE
 
 

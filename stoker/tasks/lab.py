@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from stoker.tasks.run import Run
 
 
+_NO_LAB = "there is no lab here: inv lab.up starts one"
+
+
 @command(Flag("hosts", "How many hosts (1).", "whole", least=1), JSON)
 def up(run: Run) -> int:
     """Start the lab's hosts: real SSH servers on loopback, simulated GPUs, no root needed."""
@@ -24,7 +27,7 @@ def up(run: Run) -> int:
     for host in state.hosts:
         run.screen.say(("+ ", "green"), f"{host.name}  {host.address}:{host.port}  (simulated)")
     inventory = run.project.shown(_folder(run) / "inventory")
-    run.screen.say(
+    run.screen.quote(
         f"next: inv restart --inventory {inventory} --host {state.hosts[0].name} --profile nccl-tuned"
     )
     run.screen.say((f"without --inventory {inventory} the real hosts of the same names are meant", "yellow"))
@@ -36,10 +39,24 @@ def down(run: Run) -> int:
     """Stop the lab and everything that runs on its hosts."""
     from stoker.lab import lab
 
+    is_there = bool(lab.status(_folder(run)).hosts)
     ended = lab.down(_folder(run))
     run.document["ended"] = ended
-    run.screen.say("the lab is down" + (f", {ended} processes ended" if ended else ""))
+    down = "the lab is down" + (f", {ended} processes ended" if ended else "")
+    run.screen.say(down if is_there else _NO_LAB)
+    if stays := _stays(run):
+        run.screen.say((f"{stays} of simulated servers stay in the project, marked as such", "dim"))
     return EXIT_DONE
+
+
+def _stays(run: Run) -> str:
+    """What was measured of simulated servers and lies in the project: ``2 results, 1 baseline``."""
+    from stoker.fleet.shown import counts
+
+    results = sum(row.simulated for row in run.project.store.list())
+    accepted = sum(one.key.simulated for one in run.project.baselines.all())
+    found = [(results, "result", "results"), (accepted, "baseline", "baselines")]
+    return " and ".join(counts(number, one, many) for number, one, many in found if number)
 
 
 @command(JSON)
@@ -53,7 +70,10 @@ def status(run: Run) -> int:
         (h.name, f"{h.address}:{h.port}", ("up", "green") if state.running else ("down", "red"))
         for h in state.hosts
     ]
-    run.screen.table(("host", "reached at", "state"), rows)
+    if rows:
+        run.screen.table(("host", "reached at", "state"), rows)
+    else:
+        run.screen.say(_NO_LAB)
     return EXIT_DONE
 
 

@@ -104,7 +104,7 @@ def render(run: Run) -> int:
     if not run.args["diff"]:
         for host_name, of_slots in scripts.items():
             for slot, script in of_slots.items():
-                run.screen.say((f"# {host_name}, slot {slot}", "bold"))
+                run.screen.quote((f"# {host_name}, slot {slot}", "bold"))
                 run.screen.text(script)
         return EXIT_DONE
     results = run.on_hosts(daily.SCRIPT)
@@ -143,9 +143,8 @@ def init(run: Run) -> int:
     for path in made:
         run.screen.say(("+ ", "green"), str(path))
     if not run.args["schemas"]:
-        run.screen.say(
-            f"next: cd {shlex.quote(str(folder))}, write your hosts into inventory/hosts.yml, then: inv ping"
-        )
+        there = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))}, "
+        run.screen.say(f"next: {there}write your hosts into inventory/hosts.yml, then: inv ping")
     return EXIT_DONE
 
 
@@ -160,7 +159,7 @@ def _show_diff(run: Run, old: str, new: str, name: str) -> None:
         run.screen.say(f"{name}: equal")
     for line in lines:
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-        run.screen.say((line, style))
+        run.screen.quote((line, style))
 
 
 COMMANDS = (hosts, ping, render, unlock, init)

@@ -12,9 +12,20 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    ("extras", "is_made"), [("dev", False), ("lab,engine", False), ("engine,lab", False), ("lab", True)]
+    ("extras", "argv", "is_made"),
+    [
+        ("dev", "", False),
+        ("lab,engine", "", False),
+        ("lab", "", False),
+        ("engine", "", True),
+        ("engine,lab", "--engine llamacpp", False),
+        ("lab", "--engine llamacpp", True),
+        ("lab", "--engine=llamacpp", True),
+    ],
 )
-def test_a_venv_with_more_extras_serves_the_demo(tmp_path: Path, extras: str, is_made: bool) -> None:
+def test_the_demo_is_served_by_a_venv_with_what_it_needs(
+    tmp_path: Path, extras: str, argv: str, is_made: bool
+) -> None:
     """Its programs are stand-ins that say what they were called for."""
     shutil.copy(ROOT / "bootstrap", tmp_path)
     for name in ("pyproject.toml", "constraints.txt"):
@@ -31,10 +42,14 @@ def test_a_venv_with_more_extras_serves_the_demo(tmp_path: Path, extras: str, is
     stamp = tmp_path / ".venv/stamp"
     stamp.write_text(f"{extras} {made_of.strip()}")
     done = subprocess.run(
-        ["/bin/sh", "./bootstrap", "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=30
+        ["/bin/sh", "./bootstrap", "demo", *argv.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "inv demo"
+    assert done.stdout.splitlines()[-1] == f"inv demo {argv}".strip()
     assert ("pip install" in done.stdout) == is_made, done.stdout
     kept = {"dev", "lab", "engine"} & set(stamp.read_text().split()[0].split(","))
     assert set(extras.split(",")) <= kept, "an extra was lost"
