@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stoker.config import yamlfile
+from stoker.config import vault, yamlfile
 from stoker.config.playbookvalues import Values
 from stoker.errors import ConfigError, InputError
 
 _WHERE = "--extra-var"
 
 
-def parse(texts: Sequence[str], root: Path) -> dict[str, Any]:
+def parse(texts: Sequence[str], root: Path, *, open_vault: vault.Open | None = None) -> dict[str, Any]:
     """The variables; of equal names the last.
 
     Args:
         texts: As typed. A value behind ``=`` is text, up to the end.
         root: What ``@FILE`` is relative to.
+        open_vault: Opens files that Ansible Vault encrypted; None: they are refused.
 
     Raises:
         InputError: A text of another shape.
@@ -26,13 +27,14 @@ def parse(texts: Sequence[str], root: Path) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for text in texts:
-        found.update(_one(text, root))
+        found.update(_one(text, root, open_vault))
     return found
 
 
-def _one(text: str, root: Path) -> dict[str, Any]:
+def _one(text: str, root: Path, open_vault: vault.Open | None) -> dict[str, Any]:
     if text.startswith("@"):
-        return _checked(Values(yamlfile.load(root / text[1:], shown=text[1:])))
+        document = yamlfile.load(root / text[1:], shown=text[1:])
+        return _checked(Values(vault.unsealed(document, open_vault)))
     if text.lstrip().startswith("{"):
         return _checked(Values(yamlfile.loads(text, _WHERE)))
     name, equals, value = text.partition("=")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.config import playbookwords as words
-from stoker.config import template, yamlfile
+from stoker.config import template, vault, yamlfile
 from stoker.config.playbookflow import Handed
 from stoker.config.playbooktasks import Files, Steps
 from stoker.config.playbooktree import Argument, Conditions, Entry, Module, Play, Playbook, Task
@@ -20,19 +20,26 @@ from stoker.errors import ConfigError, InputError, nearest
 __all__ = ["Argument", "Conditions", "Module", "Play", "Playbook", "Task", "find", "load"]
 
 
-def load(path: Path, modules: Mapping[str, Module], *, shown: str | None = None) -> Playbook:
+def load(
+    path: Path,
+    modules: Mapping[str, Module],
+    *,
+    shown: str | None = None,
+    open_vault: vault.Open | None = None,
+) -> Playbook:
     """Read a playbook and check all of it.
 
     Args:
         path: The file.
         modules: What a task may do, by name.
         shown: The file as shown to people; ``path`` itself where not given.
+        open_vault: Opens files of variables that Ansible Vault encrypted; None: they are refused.
 
     Raises:
         ConfigError: Every mistake of the file, and of the files that it names.
     """
     name = str(path) if shown is None else shown
-    files = Files(modules, path.parent, (path.resolve(),))
+    files = Files(modules, path.parent, (path.resolve(),), open_vault=open_vault)
     reader = _Plays(yamlfile.load(path, shown=name), files)
     plays = reader.plays(Handed(), "")
     if reader.problems:
@@ -181,7 +188,8 @@ class _Plays(Steps):
     def _vars_file(self, name: str) -> dict[str, Any]:
         shown = posixpath.normpath(posixpath.join(posixpath.dirname(self.document.file), name))
         try:
-            values = Values(yamlfile.load(self.files.chain[-1].parent / name, shown=shown))
+            document = yamlfile.load(self.files.chain[-1].parent / name, shown=shown)
+            values = Values(vault.unsealed(document, self.files.open_vault))
         except ConfigError as error:
             self.problems += error.problems
             return {}

@@ -10,6 +10,7 @@ from stoker.config import template
 from stoker.config.playbooktree import Argument, Module
 from stoker.config.playbookvalues import Path as At
 from stoker.config.playbookvalues import Values, kind
+from stoker.config.yamltree import Vault
 from stoker.errors import InputError, nearest
 
 _SHORTHAND = re.compile(r"(?:^|\s)([A-Za-z_]\w*)=")
@@ -72,7 +73,9 @@ class Arguments(Values):
             return value
         if argument.exact:
             value = self.exact(at, value)
-        self.value(at, value)
+        self.value(at, value, vaults=argument.vaults)
+        if isinstance(value, Vault):
+            return value  # it is opened when the task runs
         if not template.has_template(value):
             try:
                 argument.parse(value)

@@ -130,7 +130,7 @@ class Flow(Arguments):
                 self.odd_keys(place)
                 found.append(
                     {
-                        name: self.value((*place, name), self.exact((*place, name), text))
+                        name: self.value((*place, name), self.exact((*place, name), text), vaults=True)
                         for name, text in one.items()
                     }
                 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.config import playbookwords as words
-from stoker.config import template, yamlfile
+from stoker.config import template, vault, yamlfile
 from stoker.config.playbookflow import Flow, Handed, kept
 from stoker.config.playbooktree import Block, Entry, Module, Task
 from stoker.config.playbookvalues import Path as At
@@ -38,6 +38,7 @@ class Files:
         chain: Those that are open, the outermost first.
         read: How many were read, in one number that all share.
         problems: Every mistake in any of them.
+        open_vault: Opens files of variables that Ansible Vault encrypted; None: they are refused.
     """
 
     modules: Mapping[str, Module]
@@ -45,6 +46,7 @@ class Files:
     chain: tuple[Path, ...] = ()
     read: list[int] = field(default_factory=lambda: [0])
     problems: list[Problem] = field(default_factory=list)
+    open_vault: vault.Open | None = None
 
 
 class Steps(Flow):

@@ -19,11 +19,13 @@ class Argument:
         parse: Types what was written; raises ``InputError`` where it does not fit.
         exact: A text is meant, so that ``1.10`` and ``no`` are taken as they are written.
         expressions: Holds expressions without braces, which the module evaluates itself.
+        vaults: What Ansible Vault encrypted may stand there: it goes to no command line and is not shown.
     """
 
     parse: Callable[[Any], Any]
     exact: bool = False
     expressions: bool = False
+    vaults: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,18 +34,25 @@ class Values:
         """Note the keys of a mapping that YAML did not read as text."""
         self.problems += self.document.odd_keys(at)
 
-    def value(self, at: Path, value: Any) -> Any:
-        """Any value, as it is; templates that cannot be read, secrets and vaults in it are noted."""
+    def value(self, at: Path, value: Any, *, vaults: bool = False) -> Any:
+        """Any value, as it is; templates that cannot be read, secrets and vaults in it are noted.
+
+        Args:
+            at: Its place.
+            value: The value.
+            vaults: Whether what Ansible Vault encrypted may stand there.
+        """
         if isinstance(value, dict):
             for name, item in value.items():
-                self.value((*at, name), item)
+                self.value((*at, name), item, vaults=vaults)
         elif isinstance(value, list):
             for index, item in enumerate(value):
-                self.value((*at, index), item)
+                self.value((*at, index), item, vaults=vaults)
         elif isinstance(value, Secret):
             self.note(at, "!secret cannot stand in a playbook", "it belongs into a profile's env or api_key")
-        elif isinstance(value, Vault):
-            self.note(at, "!vault values are not supported yet", "use !secret in the profile")
+        elif isinstance(value, Vault) and not vaults:
+            hint = "make it a variable, and pass that by environment or stdin of a command"
+            self.note(at, "!vault cannot stand here", hint)
         elif isinstance(value, str) and template.has_template(value):
             self._check(at, value)
         return value
@@ -54,7 +61,7 @@ class Values:
         """Scalars as they are written: ``no`` and ``1.10`` are texts where texts are meant."""
         if isinstance(value, list):
             return [self.exact((*at, index), item) for index, item in enumerate(value)]
-        if value is None or isinstance(value, str | dict):
+        if value is None or isinstance(value, str | dict | Vault):
             return value
         text = self.document.text(at)
         return value if text is None else text
@@ -147,7 +154,7 @@ class Values:
         given = self.mapping(at, value, what)
         self.odd_keys(at)
         return {
-            self.variable((*at, name), name, key=True): self.value((*at, name), item)
+            self.variable((*at, name), name, key=True): self.value((*at, name), item, vaults=True)
             for name, item in given.items()
             if isinstance(name, str)
         }

@@ -295,6 +295,8 @@ def _mistake(error: BaseException, where: str, path: tuple[str | int, ...], sess
         hint = _near(error, session)
     elif isinstance(error, TemplateAssertionError):
         hint = _near_builtin(what)
+    elif "Ansible Vault" in what:
+        hint = "pass it whole: to a command by environment or stdin, to a server by its profile's env"
     if line > 1:
         what = f"{what} (line {line} of the template)"
     return BadTemplate(what, where=where, line=line, name=name, hint=hint, path=path)

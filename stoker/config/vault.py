@@ -14,8 +14,9 @@ from typing import Any
 
 from stoker.config import yamlfile
 from stoker.config.secretsources import FromCommand, FromFile, SecretSource
+from stoker.config.yamlfile import Document
 from stoker.config.yamltree import Vault
-from stoker.errors import ConfigError, InputError
+from stoker.errors import ConfigError, InputError, Problem
 
 PASSWORD = "ANSIBLE_VAULT_PASSWORD"  # noqa: S105  (its name, not a password)
 """The secret that opens vaults, looked up as every other."""
@@ -102,6 +103,26 @@ def variables(text: str, shown: str) -> dict[str, Any]:
     if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
         raise InputError("what is encrypted here is no mapping of variables", next_step="ansible-vault edit")
     return data
+
+
+def unsealed(document: Document, open_vault: Open | None) -> Document:
+    """A file of variables; where all of it is a vault, each value in it a vault of its own.
+
+    Raises:
+        ConfigError: There is no password, it is another one, or no variables are in it.
+    """
+    if not is_vault(document.data):
+        return document
+    whole = Vault(document.data)
+    try:
+        if open_vault is None:
+            what = "the file is encrypted by Ansible Vault, and there is no password"
+            raise InputError(what, next_step="see vault_password_file")
+        found = variables(open_vault(whole, document.file), document.file)
+    except InputError as error:
+        raise ConfigError([Problem(document.file, 1, error.what, error.next_step)]) from error
+    data = {name: sealed(Vault(whole.text, (name,)), value) for name, value in found.items()}
+    return Document(document.file, data)
 
 
 def leaf(text: str, vault: Vault) -> str:

@@ -18,10 +18,10 @@ class Argument(Flag):
     Args:
         holds: ``value``: anything that YAML can say. ``expressions``: one or a list, written without braces;
             the module gets them as ``Evaluated``. ``words``: a command, split as a shell would. ``switch``:
-            true or false.
+            true or false. ``sealed``: a text that may come out of a vault.
     """
 
-    holds: Literal["value", "expressions", "words", "switch"] = "value"
+    holds: Literal["value", "expressions", "words", "switch", "sealed"] = "value"
 
     def parse(self, value: Any, where: str = "") -> Any:
         """The value as it is; words are tried.
@@ -34,7 +34,7 @@ class Argument(Flag):
         if self.holds == "words" and value is not None:
             split(str(value), where)
             return str(value)
-        return value
+        return super().parse(value, where) if self.holds == "sealed" else value
 
 
 @dataclass(frozen=True)

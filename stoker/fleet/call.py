@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.config.playbooktree import Module, Task
 from stoker.config.settings import number
 from stoker.errors import HostFailed, InputError
+from stoker.fleet import vaulted
 from stoker.fleet.arguments import Evaluated
 from stoker.fleet.flags import parse_all
 from stoker.fleet.job import Verb
@@ -35,6 +36,7 @@ class Call:
         env: Variables added to the environment of what is run.
         user: As whom it is run; empty for the login's.
         at: The host that it is delegated to; empty for none.
+        secrets: What stood in vaults, and is masked in what comes of it.
     """
 
     scope: Scope
@@ -45,9 +47,12 @@ class Call:
     env: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
     at: str = ""
+    secrets: tuple[str, ...] = ()
 
 
-def arguments(task: Task, module: Module, verb: Verb, scope: Scope) -> dict[str, Any]:
+def arguments(
+    task: Task, module: Module, verb: Verb, scope: Scope, open_vault: vaulted.Open = vaulted.closed
+) -> dict[str, Any]:
     """A task's arguments, rendered and typed.
 
     Raises:
@@ -55,7 +60,10 @@ def arguments(task: Task, module: Module, verb: Verb, scope: Scope) -> dict[str,
     """
     place = task.place
     expressions = {name for name, argument in module.arguments.items() if argument.expressions}
-    plain = {name: value for name, value in task.args.items() if name not in expressions}
+    may_be = [name for name in task.args if name in module.arguments and module.arguments[name].vaults]
+    vaults = {name: found for name in may_be if (found := vaulted.sealed(task.args[name], scope))}
+    apart = expressions | vaults.keys()
+    plain = {name: value for name, value in task.args.items() if name not in apart}
     rendered = without_omitted(scope.render(plain, place))
     known = {name: value for name, value in rendered.items() if name in module.arguments}
     args = parse_all(verb.flags, known, place)
@@ -63,6 +71,7 @@ def arguments(task: Task, module: Module, verb: Verb, scope: Scope) -> dict[str,
         written = task.args[name]
         several = written if isinstance(written, list) else [written]
         args[name] = [_evaluated(expression, scope, place) for expression in several]
+    args |= {name: open_vault(vault, place) for name, vault in vaults.items()}
     return {**args, **{name: value for name, value in rendered.items() if name not in known}}
 
 
@@ -85,7 +94,9 @@ def limit(value: Any, scope: Scope, place: str, name: str) -> float:
     return 0.0 if given in (0, "0") else number(given, name)
 
 
-def around(task: Task, verb: Verb, scope: Scope) -> tuple[dict[str, str], str, str]:
+def around(
+    task: Task, verb: Verb, scope: Scope, open_vault: vaulted.Open = vaulted.closed
+) -> tuple[dict[str, str], str, str]:
     """With what environment, as whom and where a command is run.
 
     Returns:
@@ -97,14 +108,24 @@ def around(task: Task, verb: Verb, scope: Scope) -> tuple[dict[str, str], str, s
     if not verb.book.elsewhere:
         return {}, "", ""
     env: dict[str, str] = {}
-    for one in without_omitted(scope.render(list(task.environment), task.place)):
-        if not isinstance(one, dict):
-            raise InputError(f"environment takes a mapping, and got {one!r:.60}", where=task.place)
-        env.update(
-            {str(name): value if isinstance(value, str) else str(value) for name, value in one.items()}
-        )
+    for one in task.environment:
+        env.update(_variables(one, task, scope, open_vault))
     user = str(scope.render(task.become_user, task.place)) if truth(task.become, scope, task.place) else ""
     return env, user, str(scope.render(task.delegate_to, task.place))
+
+
+def _variables(written: Any, task: Task, scope: Scope, open_vault: vaulted.Open) -> dict[str, str]:
+    """One of the mappings of an environment, or the template of one."""
+    found: dict[str, str] = {}
+    if isinstance(written, Mapping):
+        vaults = {name: vault for name in written if (vault := vaulted.sealed(written[name], scope))}
+        found = {str(name): open_vault(vault, task.place) for name, vault in vaults.items()}
+        written = {name: value for name, value in written.items() if name not in vaults}
+    for one in without_omitted([scope.render(written, task.place)]):
+        if not isinstance(one, dict):
+            raise InputError(f"environment takes a mapping, and got {one!r:.60}", where=task.place)
+        found |= {str(name): value if isinstance(value, str) else str(value) for name, value in one.items()}
+    return found
 
 
 def truth(value: bool | str, scope: Scope, place: str) -> bool:

@@ -29,6 +29,7 @@ class Job:
         plans: Of all servers that are meant on the host.
         env: Variables added to the environment of what is run there.
         user: As whom it is run; empty for the login's.
+        secrets: What is masked in what a command says.
     """
 
     project: Project
@@ -39,6 +40,7 @@ class Job:
     plans: tuple[LaunchPlan, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
+    secrets: tuple[str, ...] = ()
 
     @property
     def host(self) -> Host:

@@ -44,7 +44,7 @@ def _profiles(project: Project) -> str:
 
 def _of_playbook(project: Project, file: Path, shown: str) -> Iterator[Problem]:
     try:
-        book = playbook.load(file, modules(), shown=shown)
+        book = playbook.load(file, modules(), shown=shown, open_vault=project.open_vault)
     except ConfigError as error:
         yield from error.problems
         return

@@ -22,7 +22,7 @@ from stoker.fleet.session import target_of
 if TYPE_CHECKING:
     from stoker.config.inventory import Host, Inventory
     from stoker.config.profile import Examined
-    from stoker.config.yamlfile import Document
+    from stoker.config.yamlfile import Document, Vault
     from stoker.plan import LaunchPlan
 
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(: .*)?")
@@ -48,6 +48,9 @@ class PaperProject(Project):
     def inventory(self) -> Inventory:
         """What could be read of the inventory."""
         return self.examined_inventory[0]
+
+    def try_vault(self, vault: Vault, where: str) -> None:
+        """Nobody is asked for a password here."""
 
     def plan(self, name: str, host: Host, *, secrets: bool = True) -> LaunchPlan:
         """A plan without its secrets, whatever is asked."""

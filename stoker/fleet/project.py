@@ -67,6 +67,10 @@ class Project:
         """What stands in a vault; see ``Secrets.opened``."""
         return self.secrets.opened(vault, where=where)
 
+    def try_vault(self, vault: Vault, where: str) -> None:
+        """See that a vault can be opened; InputError where it cannot."""
+        self.open_vault(vault, where)
+
     @cached_property
     def gate(self) -> Gate:
         """What lints the profiles that are about to be used."""

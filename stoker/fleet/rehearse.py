@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from stoker.config.inventory import Host
 from stoker.config.layers import Kinds, Watched, Without
 from stoker.config.playbooktree import Block, Entry, Task, flat
+from stoker.config.yamlfile import Vault
 from stoker.errors import ConfigError, InputError, Problem
-from stoker.fleet import servers
+from stoker.fleet import servers, vaulted
 from stoker.fleet.call import arguments
+from stoker.fleet.call import around as surroundings
+from stoker.fleet.job import Verb
 from stoker.fleet.scope import Frame, Scope
 from stoker.fleet.session import target_of
 from stoker.fleet.stages import Options, Stage
@@ -43,7 +46,7 @@ def rehearse(stages: Sequence[Stage], project: Project, options: Options, own: M
         known = {name: value for name, value in stage.play.vars.items() if name not in late}
         frame = Frame(known, options.extra, own)
         for task, around in _inside((*stage.tasks, *stage.play.handlers), ()):
-            if "profile" not in modules()[task.module].arguments:
+            if "profile" not in modules()[task.module].arguments and not _may_open(task):
                 continue  # what could be wrong with it without a server, the file itself has shown
             fine = Kinds()
             for host in stage.hosts:
@@ -91,6 +94,36 @@ def _inside(entries: Sequence[Entry], around: tuple[Task, ...]) -> Iterator[tupl
         yield from _inside(entry.included, around if entry.loop is None else (*around, entry))
 
 
+def _ready(task: Task, verb: Verb, scope: Scope, sealed: _Tried) -> dict[str, Any] | None:
+    """A task's arguments as far as they are known; None where one is not."""
+    try:
+        surroundings(task, verb, scope, sealed.open)
+        return arguments(task, modules()[task.module], verb, scope, sealed.open)
+    except InputError:
+        return None
+
+
+class _Tried:
+    """Opens vaults to see that it can be done, and tells nothing of what stands in them."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self.errors: list[InputError] = []
+
+    def open(self, vault: Vault, where: str) -> vaulted.Opened:
+        """See ``vaulted.Open``; what is wrong is noted."""
+        try:
+            self._project.try_vault(vault, where)
+        except InputError as error:
+            self.errors.append(error)
+        return vaulted.closed(vault, where)
+
+
+def _may_open(task: Task) -> bool:
+    """Whether something out of a vault may be given to it."""
+    return IN_BOOKS[task.module].book.elsewhere and bool(task.environment or "stdin" in task.args)
+
+
 def _outer(around: Sequence[Task], host: Host, frame: Frame) -> list[dict[str, Any]]:
     """The variables of these loops, in every combination; none where one is not known yet."""
     rounds: list[dict[str, Any]] = [{}]
@@ -127,12 +160,13 @@ def _mistakes(
         scope = frame.scope(host, {}, own, {**outer, **loop})
         if not _may_run(task, scope):
             continue
-        try:
-            args = arguments(task, modules()[task.module], IN_BOOKS[task.module], scope)
-        except InputError:
+        verb, sealed = IN_BOOKS[task.module], _Tried(project)
+        args = _ready(task, verb, scope, sealed)
+        yield from (Problem(task.file, task.line, one.what, one.next_step) for one in sealed.errors)
+        if args is None:
             continue  # it waits for what only the run can tell, or fails there with its own message
         try:
-            servers.meant(project, IN_BOOKS[task.module], host, args)
+            servers.meant(project, verb, host, args)
         except ConfigError as error:
             yield from error.problems
         except InputError as error:

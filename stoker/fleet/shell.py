@@ -10,8 +10,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stoker.config.mask import Mask
 from stoker.errors import HostFailed
-from stoker.fleet import daily
+from stoker.fleet import daily, vaulted
 from stoker.fleet.arguments import Argument, Place, split
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Book, Job, Outcome, Typed, Verb
@@ -99,7 +100,9 @@ def _exec(job: Job, what: dict[str, Any], stdin: str | None = None) -> dict[str,
         "cwd": job.args["chdir"],
         "env": dict(job.env) or None,
     }
-    return job.session.call("exec", {name: value for name, value in params.items() if value is not None})
+    given = {name: value for name, value in params.items() if value is not None}
+    done: dict[str, Any] = Mask(job.secrets).tree(job.session.call("exec", given))
+    return done
 
 
 # A pattern's matches, dangling links among them; nothing but the signs of a pattern is read by the shell.
@@ -131,7 +134,8 @@ def _as_shell(args: Mapping[str, Any]) -> dict[str, Any]:
         if args.get(name):
             text = f"if {sign}ls -d -- {_pattern(args[name])} >/dev/null 2>&1; then {text}; fi"
     if args.get("env"):
-        given = " ".join(f"{name}={shlex.quote(value)}" for name, value in args["env"].items())
+        shown = vaulted.masked(args["env"])
+        given = " ".join(f"{name}={shlex.quote(value)}" for name, value in shown.items())
         text = f"export {given}; {text}"
     if args.get("user"):
         text = f"sudo -n -H -u {shlex.quote(args['user'])} -- /bin/sh -c {shlex.quote(text)}"
@@ -169,7 +173,7 @@ _RUN = (
     Flag("chdir", "Folder to run in."),
     Place("creates", "A path or pattern: where it is there, nothing is run."),
     Place("removes", "A path or pattern: where it is not there, nothing is run."),
-    Flag("stdin", "Text for its standard input."),
+    Argument("stdin", "Text for its standard input.", holds="sealed"),
     Argument("stdin_add_newline", "Whether a line break is added to it (true).", holds="switch"),
     Argument(
         "strip_empty_ends", "Whether line breaks at the end of its output are dropped (true).", holds="switch"

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stoker.config.playbooktree import Task
+from stoker.config.yamlfile import Vault
 from stoker.errors import InputError, StokerError
-from stoker.fleet import servers
+from stoker.fleet import servers, vaulted
 from stoker.fleet.call import Call, Timed, arguments, around, limit, truth
 from stoker.fleet.job import Job, Outcome
 from stoker.fleet.judgement import Judge
@@ -216,15 +217,19 @@ class Turn:
                 why = "Conditional result was False"
                 shown = str(unmet).lower() if isinstance(unmet, bool) else unmet
                 return Call(scope, ended=skipped(f"when {shown}", skip_reason=why, false_condition=unmet))
-            args = arguments(self.task, modules()[self.verb.name], self.verb, scope)
+            args = arguments(self.task, modules()[self.verb.name], self.verb, scope, self._opened)
             if args.get("timeout", 0) is None and self.task.timeout:
                 args["timeout"] = limit(self.task.timeout, scope, place, "timeout")
             plans = servers.meant(self.setting.project, self.verb, self.host, args)
-            env, user, at = around(self.task, self.verb, scope)
+            env, user, at = around(self.task, self.verb, scope, self._opened)
+            secrets = vaulted.hidden((*args.values(), *env.values()))
             hand = by_hand(self.verb.name, [at or self.host.name], {**args, "env": env, "user": user})
-            return Call(scope, args, plans, hand, env=env, user=user, at=at)
+            return Call(scope, args, plans, hand, env=env, user=user, at=at, secrets=secrets)
         except StokerError as error:
             return Call(scope, ended=failed(error, self.host.name, place))
+
+    def _opened(self, vault: Vault, where: str) -> vaulted.Opened:
+        return vaulted.Opened(self.setting.project.open_vault(vault, where))
 
     def _make(self, call: Call) -> Result:
         """Run the module until it is enough, and judge what came of it."""
@@ -274,5 +279,7 @@ class Turn:
         args = {"host": [self.host.name], "diff": diff, **call.args} if self.verb.flags else call.args
         given = self.setting.check if task.check_mode is None else task.check_mode
         check = truth(given, scope, task.place)
-        job = Job(self.setting.project, session, args, check=check, env=call.env, user=call.user)
+        job = Job(
+            self.setting.project, session, args, None, check, (), call.env, call.user, secrets=call.secrets
+        )
         return self.verb.on(job, call.plans)

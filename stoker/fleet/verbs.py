@@ -90,6 +90,6 @@ def _module(verb: Verb) -> Module:
 def _argument(flag: Flag) -> Argument:
     """A flag as a playbook's argument."""
     if isinstance(flag, arguments.Argument):
-        exact, expressions = flag.holds == "words", flag.holds == "expressions"
-        return Argument(flag.parse, exact=exact, expressions=expressions)
+        exact, expressions = flag.holds in ("words", "sealed"), flag.holds == "expressions"
+        return Argument(flag.parse, exact, expressions, vaults=flag.holds == "sealed")
     return Argument(flag.parse, exact=flag.kind in ("text", "list", "name", "regex"))

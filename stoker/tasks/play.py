@@ -45,7 +45,7 @@ def play(run: Run) -> int:
 
     project = run.project
     path = playbook.find(run.args["book"], run.settings.path("playbooks"), project.root)
-    book = playbook.load(path, modules(), shown=project.shown(path))
+    book = playbook.load(path, modules(), shown=project.shown(path), open_vault=project.open_vault)
     options = _options(run)
     chosen = stages(book, project, options)
     if _only_shown(run):
@@ -77,7 +77,7 @@ def _options(run: Run) -> Options:
         limit=tuple(run.args["limit"]),
         tags=_split(run.args["tags"]),
         skip_tags=_split(run.args["skip_tags"]),
-        extra=extravars.parse(run.args["extra_var"], run.settings.root),
+        extra=extravars.parse(run.args["extra_var"], run.settings.root, open_vault=run.project.open_vault),
         check=run.check,
         forks=run.args["forks"] or run.settings.forks,
         diff=run.args["diff"],
