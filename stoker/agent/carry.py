@@ -66,13 +66,29 @@ class _Sink:
 
     def __init__(self) -> None:
         self.silence_s = _FIRST_S
+        self._held = bytearray()
 
     def write(self, data: bytes) -> None:
-        """All of it, in pieces that even a slow line takes in time."""
+        """All of it, with what was held, in pieces that even a slow line takes in time."""
+        if self._held:
+            data, self._held = bytes(self._held) + data, bytearray()
         rest = memoryview(data)
         while rest:
             with _Watch(self.silence_s):
                 rest = rest[os.write(1, rest[:_PIECE]) :]
+
+    def gather(self, data: bytes) -> None:
+        """Hold small pieces until together they are worth a packet; whoever gathers flushes in the end."""
+        if len(data) >= _PIECE:
+            self.write(data)
+            return
+        self._held += data
+        if len(self._held) >= _PIECE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is held."""
+        self.write(b"")
 
 
 class _Watch:
@@ -134,8 +150,9 @@ def _send(order: Dict[str, Any], sink: Any) -> None:
                 block = file.read(min(left, _BLOCK))
                 if not block:
                     raise Refused("is shorter than it was announced", item["path"])
-                sink.write(block)
+                sink.gather(block)
                 left -= len(block)
+    sink.flush()
 
 
 def _put(order: Dict[str, Any], source: Any, sink: Any) -> None:

@@ -152,8 +152,12 @@ class Carrier:
         while size:
             if not self._buffer and not self._more():
                 return
-            block = bytes(self._buffer[: min(size, self._pace.block)])
-            del self._buffer[: len(block)]
+            most = min(size, self._pace.block)
+            if len(self._buffer) <= most:
+                block, self._buffer = bytes(self._buffer), bytearray()
+            else:
+                block = bytes(self._buffer[:most])
+                del self._buffer[:most]
             size -= len(block)
             self._pace.passed(len(block))
             yield block

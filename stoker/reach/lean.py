@@ -113,16 +113,19 @@ class _Buffered:
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
-        self._left = b""
+        self._data = b""
+        self._at = 0
         self.send = sock.send
         self.settimeout = sock.settimeout
         self.close = sock.close
 
     def recv(self, size: int) -> bytes:
         """Up to so many bytes; b"" at the end."""
-        data = self._left or self._sock.recv(max(size, _READ))
-        self._left = data[size:]
-        return bytes(data[:size])
+        if self._at == len(self._data):
+            self._data, self._at = bytes(self._sock.recv(max(size, _READ))), 0
+        begin = self._at
+        self._at = min(begin + size, len(self._data))
+        return self._data[begin : self._at]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)

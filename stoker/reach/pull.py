@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from stoker.errors import HostFailed, InputError
@@ -19,6 +21,8 @@ from stoker.reach.door import Unreachable
 MAX_BYTES = 8 << 30
 MAX_FILES = 20_000
 _LARGE = 1 << 20
+_NO_NAMES = frozenset(("", ".", ".."))
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _NEXT = "look at that folder on the host; what was pulled before is whole, and running it again goes on"
 
 OnProgress = Callable[[str, int, int], None]
@@ -72,50 +76,17 @@ class How:
     sync: bool = True
 
 
-def pull(
-    agent: Agent,
-    remote_dir: str,
-    local_dir: Path,
-    *,
-    on_progress: OnProgress | None = None,
-    max_bytes: int = MAX_BYTES,
-) -> list[Path]:
-    """Bring every regular file of a folder here.
-
-    A file that is here already with the right checksum is not brought again. Each other one is written under
-    a temporary name, checked, synced and renamed, so that an interrupted pull leaves nothing half-written and
-    running it again finishes it.
-
-    Args:
-        agent: The host.
-        remote_dir: Its folder; ``~/`` is the login's home.
-        local_dir: Ours; made where it is missing.
-        on_progress: Gets (file, bytes done of all, bytes of all).
-        max_bytes: More than that is refused before anything is written.
-
-    Returns:
-        Every file of the folder, here, in order.
-
-    Raises:
-        HostFailed: ``io``; ``bad-manifest`` (a name that leaves the folder, a size over the limit);
-            ``checksum`` (what came is not what was announced).
-        HostUnreachable: Lost on the way.
-        InputError: Nothing can be written here.
-    """
-    return fetch(agent, announced(agent, remote_dir, max_bytes), local_dir, on_progress)
-
-
 def announced(agent: Agent, path: str, max_bytes: int = MAX_BYTES, *, single: bool = False) -> Manifest:
     """What there is to pull; the host looks at sizes before it reads a file.
 
     Args:
         agent: The host.
         path: Its folder.
-        max_bytes: More than that is refused.
+        max_bytes: More than that is refused, before anything is written here.
         single: The path may be a file, which is then the only one of its folder.
 
     Raises:
-        HostFailed: ``io``, ``bad-manifest``.
+        HostFailed: ``io``; ``bad-manifest``: a name that leaves the folder, a size over the limit.
         HostUnreachable: Lost on the way.
     """
     answer = agent.call("manifest", {"path": path, "max_bytes": max_bytes, "single": single})
@@ -134,15 +105,32 @@ def fetch(
     on_progress: OnProgress | None = None,
     how: How | None = None,
 ) -> list[Path]:
-    """Bring what was announced; else as :func:`pull`.
+    """Bring every file that was announced here.
+
+    A file that is here already with the right checksum is not brought again. Each other one is written under
+    a temporary name, checked, synced and renamed, so that an interrupted pull leaves nothing half-written and
+    running it again finishes it.
+
+    Args:
+        agent: The host.
+        manifest: What it announced.
+        local_dir: Our folder; made where it is missing.
+        on_progress: Gets (file, bytes done of all, bytes of all).
+        how: How it goes; None: as fast as it can, every file synced.
+
+    Returns:
+        Every file of the manifest, here, in order.
 
     Raises:
-        HostFailed: ``checksum``: a file is not what was announced any more.
+        HostFailed: ``io``; ``checksum``: a file is not what was announced any more.
+        HostUnreachable: Lost on the way.
+        InputError: Nothing can be written here.
     """
     files = manifest.files
     try:
         local_dir.mkdir(parents=True, exist_ok=True)
-        places = {file: _place(agent.host, local_dir, file) for file in files}
+        seen = {""}
+        places = {file: _place(agent.host, local_dir, file, seen) for file in files}
         missing = [file for file in files if not is_here(places[file], file)]
         if missing:
             _check_room(local_dir, sum(file.size for file in missing))
@@ -194,31 +182,42 @@ def _announced(item: Any) -> RemoteFile | None:
     if not isinstance(digest, str) or len(digest) != 64 or set(digest) - set("0123456789abcdef"):
         return None
     parts = path.split("/")
-    inside = all(part not in ("", ".", "..") for part in parts) and not PurePosixPath(path).is_absolute()
-    plain = not any(ord(sign) < 32 or 127 <= ord(sign) < 160 for sign in path)
-    return RemoteFile(path, size, digest) if inside and plain else None
+    inside = not _NO_NAMES.intersection(parts)  # an absolute path begins with an empty one
+    return RemoteFile(path, size, digest) if inside and not _CONTROL.search(path) else None
 
 
-def _place(host: str, folder: Path, file: RemoteFile) -> Path:
+def _place(host: str, folder: Path, file: RemoteFile, seen: set[str]) -> Path:
     """Where a file goes; a link on the way there could lead it elsewhere.
+
+    Args:
+        host: The host.
+        folder: Ours.
+        file: What is to be brought.
+        seen: The folders in it that were looked at already: thousands of files lie in a few of them.
 
     Raises:
         HostFailed: ``bad-manifest``.
     """
+    above = file.path.rpartition("/")[0]
+    while above not in seen:
+        seen.add(above)
+        if (folder / above).is_symlink():
+            raise _bad(host, f"{file.path} would be written through the link {folder / above}")
+        above = above.rpartition("/")[0]
     place = folder / file.path
-    for parent in place.parents:
-        if parent == folder:
-            break
-        if parent.is_symlink():
-            raise _bad(host, f"{file.path} would be written through the link {parent}")
-    if place.is_symlink() or place.is_dir():
-        raise _bad(host, f"{place} is in the way: a {'link' if place.is_symlink() else 'folder'}")
+    try:
+        mode = place.lstat().st_mode
+    except FileNotFoundError:
+        return place
+    if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
+        kind = "link" if stat.S_ISLNK(mode) else "folder"
+        raise _bad(host, f"{place} is in the way: a {kind}")
     return place
 
 
 def is_here(place: Path, file: RemoteFile) -> bool:
     """Whether a file is here already, the same to the last byte."""
-    if not place.is_file() or place.stat().st_size != file.size:
+    if _size(place) != file.size:
         return False
     with place.open("rb") as here:
         return hashlib.file_digest(here, "sha256").hexdigest() == file.sha256
@@ -242,6 +241,7 @@ class _Stream:
         self._how = how
         self._total = sum(file.size for file in files)
         self._done = 0
+        self._made: set[Path] = set()
 
     def write(self, places: dict[RemoteFile, Path]) -> None:
         """Bring all of them.
@@ -253,7 +253,7 @@ class _Stream:
         """
         parts = {file: self._part(file, places[file]) for file in self._files}
         wanted = [
-            {"path": file.path, "size": file.size, "offset": _size(parts[file])} for file in self._files
+            {"path": file.path, "size": file.size, "offset": _size(parts[file]) or 0} for file in self._files
         ]
         order = {"do": "send", "root": self._root, "files": wanted}
         try:
@@ -267,7 +267,8 @@ class _Stream:
         """The temporary name; where a rest of it is gone on with, it is the same for the same bytes."""
         word = hashlib.sha256(f"{place.name}\0{file.sha256}".encode()).hexdigest()[:16]
         part = place.with_name(f".stoker-{word if self._how.resume else secrets.token_hex(8)}.part")
-        if part.is_symlink() or _size(part) >= max(file.size, 1):
+        there = _size(part)
+        if there is not None and (there >= max(file.size, 1) or part.is_symlink()):
             part.unlink()
         return part
 
@@ -277,7 +278,9 @@ class _Stream:
         Raises:
             HostFailed, Unreachable, OSError: As :meth:`write`.
         """
-        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.parent not in self._made:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            self._made.add(place.parent)
         digest, is_kept = hashlib.sha256(), False
         try:
             with part.open("ab" if there else "xb") as out:
@@ -295,7 +298,8 @@ class _Stream:
                     os.fsync(out.fileno())
             if digest.hexdigest() != file.sha256:
                 raise self._wrong(carrier, file)
-            part.replace(place)
+            os.replace(part, place)  # noqa: PTH105 - a Path would be made of a Path, thousands of times
+            is_kept = True
         finally:
             if not is_kept:
                 part.unlink(missing_ok=True)
@@ -320,8 +324,13 @@ def _digest_of(path: Path) -> hashlib._Hash:
         return hashlib.file_digest(file, "sha256")
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+def _size(path: Path) -> int | None:
+    """Of a regular file, links followed; None where there is none."""
+    try:
+        info = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return info.st_size if stat.S_ISREG(info.st_mode) else None
 
 
 def _bad(host: str, what: str) -> HostFailed:
