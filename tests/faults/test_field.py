@@ -59,7 +59,7 @@ import pytest
 
 from stoker.errors import HostUnreachable
 from stoker.reach.client import Agent
-from stoker.reach.pull import pull
+from stoker.reach.pull import announced, fetch
 from stoker.reach.reach import Reach
 from tests.faults.mounts import mounts_refused, server_with
 from tests.reach.conftest import settings, target_of
@@ -74,7 +74,7 @@ def serves(server: SshServer, folder: Path) -> None:
     (folder / "there" / "file").write_bytes(bytes(range(256)) * 40)
     with Reach(settings()).connect(target_of(server)) as agent:
         assert said_by(agent, "echo fine") == "fine\n"
-        (pulled,) = pull(agent, str(folder / "there"), folder / "here")
+        (pulled,) = fetch(agent, announced(agent, str(folder / "there")), folder / "here")
     assert pulled.read_bytes() == bytes(range(256)) * 40
 
 
@@ -136,7 +136,7 @@ def test_one_session_is_enough_for_all_but_a_pull_which_says_so(tmp_path: Path) 
     ):
         assert said_by(agent, "echo fine") == "fine\n"
         with pytest.raises(HostUnreachable) as caught:
-            pull(agent, str(tmp_path / "there"), tmp_path / "here")
+            fetch(agent, announced(agent, str(tmp_path / "there")), tmp_path / "here")
         assert (caught.value.kind, "MaxSessions" in caught.value.next_step) == ("refused", True)
         assert said_by(agent, "echo still here") == "still here\n"
     assert not list((tmp_path / "here").glob("*"))
