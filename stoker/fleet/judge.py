@@ -243,7 +243,8 @@ def _way_back(found: Explanation, record: Record) -> list[tuple[str, str]]:
     was, now, profile = found.base.tok_s, found.new.tok_s, found.base.profile
     if not is_set or not profile or TRIAL in profile or was is None or now is None or now >= was:
         return []
-    again = f"inv restart --host {record.host} --profile {profile} launches what was measured then"
+    again = f"inv restart --host {record.host} --profile {profile} (as it was)"
+    again += "; simulated: with the lab's --inventory" if record.simulated else ""
     proof = f"inv explain --verify --host {record.host} proves a cause, by restarts"
     return [(f"next: {again}", "cyan"), (f"or: {proof}", "cyan")]
 

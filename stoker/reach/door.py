@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,10 @@ _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETD
 _GONE = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ENOTCONN, errno.EBADF)
 # RFC 4254, 5.1
 _CONNECT_FAILED = 2
+
+# Of this machine: most such hosts are those of a lab that is down.
+_LOOPBACK = re.compile(r"(?:^|@)\[?(?:127\.|localhost:|::1\])")
+_HERE = "check the port, and that sshd runs there; a lab's hosts are started by inv lab.up"
 
 _NEXT = {
     "refused": "check the port, and that sshd runs there",
@@ -90,7 +95,8 @@ def translate(error: Exception, place: str) -> Unreachable:
     if isinstance(error, TimeoutError):
         return Unreachable("timeout", f"{place}: no answer in time")
     if isinstance(error, ConnectionRefusedError):
-        return Unreachable("refused", f"{place}: connection refused")
+        lab = _HERE if _LOOPBACK.search(place) else ""
+        return Unreachable("refused", f"{place}: connection refused", next_step=lab)
     number = getattr(error, "errno", None)
     if number in _NO_ROUTE:
         return Unreachable("no-route", f"{place}: {error.strerror}" if isinstance(error, OSError) else place)

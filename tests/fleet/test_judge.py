@@ -20,7 +20,7 @@ from tests.results import made
 
 __all__ = ["project"]
 
-BACK = "next: inv restart --host node174 --profile nccl-tuned launches what was measured then"
+BACK = "next: inv restart --host node174 --profile nccl-tuned (as it was)"
 BUSY = {"load1": {"least": 130.0, "most": 140.0}, "cpus": 64}
 
 
@@ -34,6 +34,11 @@ def test_a_loss_with_a_profiles_setting_says_how_to_get_it_back(tmp_path: Path) 
     assert back == BACK
     assert proof.startswith("or: inv explain --verify --host node174 ")
     assert _said(made.bad(), made.good())[-2] == BACK
+
+
+def test_the_way_back_of_a_simulated_host_is_none_of_the_real_one_of_its_name() -> None:
+    *_, back, _ = _said(made.bad(simulated=True), made.good(simulated=True))
+    assert back == f"{BACK}; simulated: with the lab's --inventory"
 
 
 @pytest.mark.parametrize("profile", ["", "nccl-tuned~spec"])

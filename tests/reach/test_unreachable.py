@@ -48,6 +48,14 @@ def test_closed_port_is_refused() -> None:
     error = failure(Target.of("h1", {"ansible_host": "127.0.0.1", "ansible_port": free_port()}))
     assert (error.kind, error.host) == ("refused", "h1")
     assert "127.0.0.1" in error.what
+    assert "inv lab.up" in error.next_step, "it was most likely a lab's"
+
+
+@pytest.mark.parametrize("place", ["root@10.1.230.174:22", "root@gpu127.example:22", "a127.0.0.1@h:22"])
+def test_no_lab_is_named_for_a_host_elsewhere(place: str) -> None:
+    refused = translate(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), place)
+    assert "lab" not in refused.next_step
+    assert "sshd" in refused.next_step
 
 
 def test_port_that_accepts_and_never_speaks_is_a_missing_banner_in_time() -> None:
