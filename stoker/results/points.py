@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from stoker.results import noise
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stoker.benchmarks import Bench
     from stoker.results.record import Record
 
@@ -62,16 +64,19 @@ def dumps(points: tuple[Point, ...]) -> str:
     return json.dumps([astuple(point) for point in points])
 
 
-def loads(text: str) -> tuple[Point, ...]:
-    """What ``dumps`` wrote.
+def loads(texts: Sequence[str]) -> list[tuple[Point, ...]]:
+    """What ``dumps`` wrote, of many records at once.
 
     Raises:
         ValueError, TypeError: It is not that.
     """
-    found = tuple(Point(*item) for item in json.loads(text))
-    for point in found:
-        if not (
-            math.isfinite(point.at) and math.isfinite(point.spread) and point.tok_s > 0 and point.runs > 0
-        ):
-            raise ValueError("not what we wrote")
-    return found
+    every = json.loads(f"[{','.join(texts)}]")
+    if len(every) != len(texts):
+        raise ValueError("not what we wrote")
+    return [tuple([_point(*item) for item in items]) for items in every]
+
+
+def _point(at: float, tok_s: float, runs: int, spread: float) -> Point:
+    if not (math.isfinite(at) and math.isfinite(spread) and tok_s > 0 and runs > 0):
+        raise ValueError("not what we wrote")
+    return Point(at, tok_s, runs, spread)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.errors import EXIT_DONE, InputError, nearest
 from stoker.fleet.flags import Flag
+from stoker.results.shortest import ends
 from stoker.tasks import selection
 from stoker.tasks.command import JSON, command
 
@@ -39,12 +41,14 @@ def results(run: Run) -> int:
     chosen = selection.of(run)
     found = [row for row in rows if chosen.has(row)][: run.args["last"] or 20]
     run.document["results"] = [asdict(summary) for summary in found]
+    ids = [row.run_id for row in rows] + [Path(damaged.path).parent.name for damaged in unreadable]
+    names = ends(sorted(ids), (summary.run_id for summary in found))
     run.screen.table(
-        ("run!", "when", "host", "profile", "tokens × concurrency>", "tok/s>", "verdict"),
+        ("run!", "when!", "host", "profile", "load", "tok/s>", "verdict!"),
         [
             (
-                s.run_id,
-                _when(s.created),
+                names[s.run_id],
+                _day(s.created),
                 s.host,
                 s.profile or "(by hand)",
                 s.size,
@@ -145,6 +149,13 @@ def _probed(record: Record) -> list[tuple[str, str]]:
 def _when(created: float) -> str:
     """Local time, to the minute."""
     return datetime.datetime.fromtimestamp(created).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _day(created: float) -> str:
+    """Local time, as narrow as it can be: without the year where it is this one."""
+    at = datetime.datetime.fromtimestamp(created).astimezone()
+    this = datetime.datetime.now().astimezone().year
+    return at.strftime("%m-%d %H:%M" if at.year == this else "%Y-%m-%d")
 
 
 def verdict(name: str | None) -> tuple[str, str]:

@@ -151,7 +151,8 @@ def test_results_of_an_unknown_host_are_a_mistake_with_the_nearest_name(project:
     listed = project.inv("results", "--host", "box", env={"COLUMNS": "80"})
     assert "8×1" in listed.out, listed.text
     run = project.inv("results", "--json").json["results"][0]["run_id"]
-    assert any(run in line for line in listed.out.splitlines()), listed.text
-    shown = project.inv("show", run)
+    (name,) = [line.split()[0] for line in listed.out.splitlines() if "8×1" in line]
+    assert run.endswith(f"-{name}"), listed.text
+    shown = project.inv("show", name)
     assert "versions: engine" in shown.out, shown.text
     assert "arguments: --threads 1" in shown.out, shown.text
