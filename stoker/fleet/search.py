@@ -45,8 +45,20 @@ def search(job: Job) -> Outcome:
         lines = [(f"not all was looked at: {cut}", "yellow")] if cut else []
         lines += [(f"not read: {one['path']}: {one['why']}", "dim") for one in skipped[:5]]
         lines += [(f"not read: {len(skipped) - 5} more (--json)", "dim")] if len(skipped) > 5 else []
-    told = f"{counts(len(found), 'place', 'places')} of {counts(len(names), 'variable', 'variables')}"
-    return Outcome(f"{told} in {counts(looked, 'file', 'files')}", data, lines=tuple(lines))
+    of = f"{counts(len(found), 'place', 'places')} of {counts(len(names), 'variable', 'variables')}"
+    told = f"{of} in {counts(looked, 'file', 'files')}"
+    if not found:
+        told = f"nothing sets {', '.join(args['search'])} in {counts(looked, 'file', 'files')}"
+        lines += [(f"next: {text}", "cyan") for text in _elsewhere(job)]
+    return Outcome(told, data, lines=tuple(lines))
+
+
+def _elsewhere(job: Job) -> list[str]:
+    """Where else to look; files tell nothing of what a server was given by hand."""
+    hint = [] if job.args["history"] else ["--history looks into the shells' histories, too"]
+    if not job.args.get("only_folders"):
+        hint.append(f"inv capture --host {job.host.name} --name PROFILE reads a server that runs")
+    return hint
 
 
 def places(host: str, findings: Sequence[Mapping[str, Any]]) -> list[Found]:

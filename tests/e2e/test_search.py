@@ -80,3 +80,12 @@ def test_what_cannot_be_searched_for_is_a_mistake(project: ProjectFolder) -> Non
         ended = project.inv("capture", *argv)
         assert ended.code == 2, ended.text
         assert word in ended.err, ended.text
+
+
+def test_where_nothing_is_found_it_says_where_else_to_look(project: ProjectFolder, home: Path) -> None:
+    (home / ".bashrc").write_text("export MARK_X=old\n")
+    ended = project.inv("capture", "--search", "MARK_Y", "--search", "MARK_Z_*", "--host", "box")
+    assert ended.code == 0, ended.text
+    assert "nothing sets MARK_Y, MARK_Z_* in " in ended.out
+    assert "--history looks into" in ended.out
+    assert "next: inv capture --host box --name PROFILE reads a server that runs" in ended.out
