@@ -131,7 +131,8 @@ def _progress(session: Session, verb: str) -> Callable[[str, int, int], None]:
         if now - told < _TELL_S and done < total:
             return
         told = now
-        text = f"{shown(done)} of {shown(total)}, {shown(int(done / max(now - begun, 0.001)))}/s  {name}"
+        # In the order of what is wanted to know: a narrow terminal cuts the end.
+        text = f"{shown(int(done / max(now - begun, 0.001)))}/s, {shown(done)} of {shown(total)}  {name}"
         stage = {"name": verb, "fraction": done / total if total else 1.0, "text": text}
         session.emit({"type": "stage", **stage, "elapsed_s": now - begun})
 

@@ -82,7 +82,7 @@ class Board:
         if self._bars is None:
             return
         total, done = (None, 0.0) if fraction is None else (1.0, fraction)
-        shown = clean_line(text, max(10, self._console.width - self._width - 60))
+        shown = clean_line(text, self._console.width)
         if host not in self._rows:
             name = host.ljust(self._width)
             self._rows[host] = self._bars.add_task(what, total=total, host=name, text=shown)
@@ -163,15 +163,19 @@ class Board:
 def _bars(console: Any) -> Progress:
     """The bars, not started yet."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
+    # What is said last gets all the width that is left, and is the only thing that is cut.
+    rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     return Progress(
         TextColumn("{task.fields[host]}", style="bold", markup=False),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[text]}", style=DIM, markup=False),
+        TextColumn("{task.fields[text]}", style=DIM, markup=False, table_column=rest),
         console=console,
         transient=True,
+        expand=True,
     )
 
 
