@@ -51,9 +51,11 @@ class Acts:
         """Whether Ctrl-C ended the run."""
         return self.report.interrupted or self.interrupt.is_set()
 
-    def do(self, task: Task, names: Sequence[str], outer: Mapping[str, Any], rescued: bool) -> Done:
+    def do(
+        self, task: Task, names: Sequence[str], outer: Mapping[str, Any], rescued: bool, active: Sequence[str]
+    ) -> Done:
         """A task on hosts; see ``flow.Doer``."""
-        setting = self.setting(names)
+        setting = self.setting(active)
         first = self._turn(setting, task, names[0], outer)
         try:
             once, fatal = first.runs_once(), first.is_fatal()

@@ -21,14 +21,17 @@ _NOTHING: Mapping[str, Any] = {}
 class Doer(Protocol):
     """Does one task."""
 
-    def do(self, task: Task, names: Sequence[str], outer: Mapping[str, Any], rescued: bool) -> Done:
+    def do(
+        self, task: Task, names: Sequence[str], outer: Mapping[str, Any], rescued: bool, active: Sequence[str]
+    ) -> Done:
         """A task on hosts.
 
         Args:
             task: The task.
-            names: Of hosts that are still there.
+            names: Of the hosts that are to do it.
             outer: The loop's variables of the ``include_tasks`` around it.
             rescued: A failure would be dealt with.
+            active: All of the batch that are still with the play.
         """
 
     def settle(self, task: Task, host: str, result: Result, rescued: bool) -> None:
@@ -103,6 +106,7 @@ class Flow:
         self.broken = False  # too many failed
         self.notified: dict[str, dict[str, None]] = {name: {} for name in names}
         self._final: set[str] = set()
+        self._lost: set[str] = set()  # failed, and no rescue will change it
         self._doer = doer
         self._most = most
         self._force = force_handlers
@@ -166,6 +170,11 @@ class Flow:
             self._list(block.always, names, within)
             self.down.update(down)
 
+    @property
+    def active(self) -> list[str]:
+        """The hosts of the batch that are still with the play, as Ansible counts: those to be rescued too."""
+        return [one for one in self.names if one not in self.gone and one not in self._lost]
+
     def _set_aside(self, names: Sequence[str]) -> dict[str, None]:
         """Those of the hosts that are down; for now they are not."""
         down = {name: None for name in names if name in self.down}
@@ -174,7 +183,7 @@ class Flow:
         return down
 
     def _task(self, task: Task, names: Sequence[str], within: _Within) -> None:
-        done = self._doer.do(task, names, within.outer, within.rescued)
+        done = self._doer.do(task, names, within.outer, within.rescued, self.active)
         for name, result in done.results.items():
             self._settle(task, name, result, within)
         bad = [name for name, result in done.results.items() if result.is_bad]
@@ -199,6 +208,8 @@ class Flow:
         self.down[name] = None
         if not within.covered:
             self._final.add(name)
+        if not within.rescued:
+            self._lost.add(name)
 
     def _all_down(self, why: str, within: _Within) -> None:
         """Everybody fails, whoever did."""
@@ -235,7 +246,9 @@ class Flow:
         asked = names[:1] if action == "end_play" else names
         if action == "noop":
             return
-        done = self._doer.do(task, asked, within.outer, within.rescued) if task.when else Done({})
+        done = Done({})
+        if task.when:
+            done = self._doer.do(task, asked, within.outer, within.rescued, self.active)
         willing = [name for name, result in done.results.items() if result.status == "ok"]
         if not task.when:
             willing = list(asked)

@@ -140,7 +140,7 @@ class _Run:
         self.watch.play(stage.play, there)
         frame = self._frame(stage, report.hosts, names)
         acts = Acts(
-            lambda active: self._setting(stage, report.hosts, active),
+            lambda active: self._setting(stage, report.hosts, names, active),
             self.report,
             report,
             self._for(stage),
@@ -198,19 +198,31 @@ class _Run:
             )
         return part.delegates[at]
 
-    def _setting(self, stage: Stage, hosts: Sequence[str], active: Sequence[str]) -> Setting:
-        frame = self._frame(stage, hosts, active)
+    def _setting(
+        self, stage: Stage, hosts: Sequence[str], batch: Sequence[str], active: Sequence[str]
+    ) -> Setting:
+        lost = {one for one in hosts if one not in batch and self.report.parts[one].error is not None}
+        left = [one for one in hosts if one in active or not (one in batch or one in lost)]
+        frame = self._frame(stage, hosts, active, left)
         return Setting(
             self.project, frame, self.options.check, self.watch, self.stop, self._elsewhere, self.options.diff
         )
 
-    def _frame(self, stage: Stage, hosts: Sequence[str], active: Sequence[str]) -> Frame:
-        return Frame(stage.play.vars, self.options.extra, self._own(hosts, active))
+    def _frame(
+        self, stage: Stage, hosts: Sequence[str], active: Sequence[str], left: Sequence[str] = ()
+    ) -> Frame:
+        return Frame(stage.play.vars, self.options.extra, self._own(hosts, active, left))
 
-    def _own(self, hosts: Sequence[str], active: Sequence[str]) -> dict[str, Any]:
+    def _own(self, hosts: Sequence[str], active: Sequence[str], left: Sequence[str]) -> dict[str, Any]:
         everybody = HostVars(self.project.inventory.hosts, self._facts)
         folder = str(self.book.path.parent)
         given = self.options
         return own(
-            check=given.check, diff=given.diff, hosts=hosts, active=active, folder=folder, others=everybody
+            check=given.check,
+            diff=given.diff,
+            hosts=hosts,
+            left=left,
+            active=active,
+            folder=folder,
+            others=everybody,
         )

@@ -101,7 +101,14 @@ class Frame:
 
 
 def own(
-    *, check: bool, diff: bool, hosts: Sequence[str], active: Sequence[str], folder: str, others: HostVars
+    *,
+    check: bool,
+    diff: bool,
+    hosts: Sequence[str],
+    active: Sequence[str],
+    folder: str,
+    others: HostVars,
+    left: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The variables that Stoker sets.
 
@@ -109,7 +116,8 @@ def own(
         check: Whether nothing may be touched.
         diff: Whether what changes is to be shown.
         hosts: The play's.
-        active: Of these, those that are still with it.
+        active: Of these, those of the batch that are still with it.
+        left: Of these, all that are still with it, of whichever batch; None: ``active``.
         folder: The playbook's.
         others: Every host's variables.
     """
@@ -117,7 +125,7 @@ def own(
         "ansible_check_mode": check,
         "ansible_diff_mode": diff,
         "ansible_play_batch": list(active),
-        "ansible_play_hosts": list(active),
+        "ansible_play_hosts": list(active if left is None else left),
         "ansible_play_hosts_all": list(hosts),
         "hostvars": others,
         "omit": OMIT,
