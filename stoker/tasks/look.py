@@ -63,8 +63,10 @@ def logs(run: Run) -> int:
     if run.args["follow"]:
         return run.end(run.on_hosts(VERBS["logs"], endless=True))
     results = run.on_hosts(VERBS["logs"])
-    for host, log in _logs(results):
-        run.screen.say((f"{host}: {log['path']}", "bold"))
+    found = list(_logs(results))
+    for host, log in found:
+        if len(found) > 1:  # of one the host's own line tells the path
+            run.screen.say((f"{host}: {log['path']}", "bold"))
         for line in log["lines"]:
             run.screen.quote(line)
     return run.end(results)

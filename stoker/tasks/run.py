@@ -97,11 +97,14 @@ class Run:
         Raises:
             InputError: None named where one must be, or a term that matches nothing.
         """
+        from stoker.tasks.typed import again
+
         patterns = self.args["host"]
         if demanded and not patterns:
+            typed = again(self.name, "--host NAME")
             raise InputError(
                 f"{self.name} may change hosts, so they must be named",
-                next_step=f"inv {self.name} --host NAME (inv hosts lists them; --host all for every one)",
+                next_step=f"{typed} (inv hosts lists them; --host all for every one)",
             )
         return self.project.hosts(patterns)
 

@@ -57,6 +57,12 @@ def commands(shelf: Mapping[str, tuple[str, ...]], prefix: str = "") -> Iterator
                 yield _later(module, name)
 
 
+def names() -> Iterator[str]:
+    """Every command as it is typed."""
+    for spelled in _spelled():
+        yield from spelled
+
+
 def _spelled() -> Iterator[set[str]]:
     for shelf, prefix in ((SHELF, ""), (LAB, "lab."), (OWN, "dev.")):
         yield {prefix + name for names in shelf.values() for name in names}

@@ -111,6 +111,21 @@ def test_a_program_reads_the_mistake_as_json(typist: Typist) -> None:
     assert "'doctor'" in document["error"]["next"]
 
 
+@pytest.mark.parametrize(
+    ("typed", "after"),
+    [
+        ("exec --cmd uptime", "inv exec --cmd uptime --host NAME"),
+        ("restart --profile x --check", "inv restart --profile x --check --host NAME"),
+        ("stop --forks=2", "inv stop --forks=2 --host NAME"),
+        ("stop start", "inv stop --host NAME"),
+    ],
+)
+def test_a_command_without_hosts_is_shown_as_it_was_typed(typist: Typist, typed: str, after: str) -> None:
+    code, _, err = typist.type(*typed.split())
+    assert code == 2
+    assert f"next: {after} (inv hosts" in err
+
+
 def test_what_is_right_still_runs(typist: Typist) -> None:
     assert typist.type("mine", "--size", "3") == (0, "mine 3\n", "")
 
