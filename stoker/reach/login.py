@@ -34,6 +34,9 @@ class Login:
         self._keys = keys
         self._tried: list[str] = []
         self._allowed: list[str] = []
+        self._agent: paramiko.Agent | _Socket | _Nobody | None = None
+        self._agent_keys: dict[bytes, paramiko.agent.AgentKey] = {}
+        self._offered: set[bytes] = set()
 
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Log in.
@@ -45,17 +48,14 @@ class Login:
             self._with_password(transport)
             return
         try:
-            agent = within(_AGENT_S, lambda: _agent(self._hop.identity_agent))
-        except TimeoutError:
-            raise self._denied("your ssh-agent does not answer", "end it (ssh-agent -k), or ") from None
-        try:
-            for name, key in self._candidates(agent):
+            for name, key in self._candidates():
                 if self._try(transport, name, key):
                     return
                 if not transport.is_active():
                     raise self._denied("the server ended it after so many keys", "name the right key: ")
         finally:
-            agent.close()
+            if self._agent is not None:
+                self._agent.close()
         raise self._denied("no key is accepted", "check the user, and its authorized_keys, or ")
 
     def _with_password(self, transport: paramiko.Transport) -> None:
@@ -65,9 +65,10 @@ class Login:
             Unreachable: ``login-denied``, ``second-factor``.
         """
         for identity in map(self._keys.identity, self._hop.identities if self._hop.identities_only else ()):
-            for name, key in self._usable(identity, {}):
-                if self._try(transport, name, key):
-                    return
+            if identity.key is None:
+                self._tried.append(f"{identity.path} {identity.problem}")
+            elif self._try(transport, f"{identity.path} ({_describe(identity.key)})", identity.key):
+                return
         if not self._try_password(transport):
             raise self._denied("the password is not accepted", "check ansible_password, or ")
 
@@ -102,32 +103,44 @@ class Login:
         hidden = len(prompts) == 1 and not prompts[0][1]
         return [self._hop.password if hidden else "" for _ in prompts]
 
-    def _candidates(self, agent: AgentSSH) -> Iterator[tuple[str, paramiko.PKey]]:
+    def _candidates(self) -> Iterator[tuple[str, paramiko.PKey]]:
         """(description, key) in order: named files, then ssh-agent, then the default files."""
-        held = {key.asbytes(): key for key in agent.get_keys()}
         for identity in map(self._keys.identity, self._hop.identities):
-            yield from self._usable(identity, held)
+            yield from self._usable(identity)
         if self._hop.identities_only:
             return
-        for key in held.values():
-            yield f"ssh-agent ({_describe(key)})", key
+        for public, key in self._held().items():
+            if public not in self._offered:
+                yield f"ssh-agent ({_describe(key)})", key
         if self._hop.identities:
             return
         for path in DEFAULT_KEYS:
             file = Path(path).expanduser()
             if file.exists():
-                yield from self._usable(self._keys.identity(str(file)), held)
+                yield from self._usable(self._keys.identity(str(file)))
 
-    def _usable(
-        self, identity: Identity, held: dict[bytes, paramiko.agent.AgentKey]
-    ) -> Iterator[tuple[str, paramiko.PKey]]:
+    def _usable(self, identity: Identity) -> Iterator[tuple[str, paramiko.PKey]]:
         """The key of a file, from the ssh-agent where the file alone does not do."""
-        key = identity.key or held.get(identity.public)
+        key = identity.key or self._held().get(identity.public)
         if key is None:
             self._tried.append(f"{identity.path} {identity.problem}")
             return
-        held.pop(identity.public, None)
+        self._offered.add(identity.public)
         yield f"{identity.path} ({_describe(key)})", key
+
+    def _held(self) -> dict[bytes, paramiko.agent.AgentKey]:
+        """What the ssh-agent holds; it is not asked before it is needed.
+
+        Raises:
+            Unreachable: ``login-denied``: it does not answer.
+        """
+        if self._agent is None:
+            try:
+                self._agent = within(_AGENT_S, lambda: _agent(self._hop.identity_agent))
+            except TimeoutError:
+                raise self._denied("your ssh-agent does not answer", "end it (ssh-agent -k), or ") from None
+            self._agent_keys = {key.asbytes(): key for key in self._agent.get_keys()}
+        return self._agent_keys
 
     def _try(self, transport: paramiko.Transport, name: str, key: paramiko.PKey) -> bool:
         """Offer one key.

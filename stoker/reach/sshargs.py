@@ -97,6 +97,8 @@ class SshOptions:
 
     def over(self, weaker: SshOptions) -> SshOptions:
         """These where they say something, else the weaker ones; keys add up."""
+        if weaker == SshOptions():
+            return self
         merged = {}
         for item in fields(self):
             mine, theirs = getattr(self, item.name), getattr(weaker, item.name)

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,9 @@ class SshConfig:
         lines: list[_Line] = []
         for file, folder, needed in _files(setting):
             lines += _block_end(lines) + list(_read(file, folder, needed))
-        self._is_empty = not lines
         self._beyond = _beyond_paramiko(lines)
+        self._is_general = self._beyond is None and all(map(_is_general, lines))
+        self._general: HostConfig | None = None
         self._parser = _Parser()
         if self._beyond is None:
             self._parse(lines)
@@ -134,8 +135,8 @@ class SshConfig:
         Raises:
             InputError: A value that is wrong, or a configuration that ssh itself refuses.
         """
-        if self._is_empty:  # paramiko would ask anyway who we are, and on which machine
-            return _host_config(name, {})
+        if self._is_general:
+            return self._same_for_all(name)
         if self._beyond is None:
             try:
                 found: dict[str, Any] = dict(self._parser.lookup(name))
@@ -144,6 +145,19 @@ class SshConfig:
         else:
             found = _ask_ssh(self._setting, name, user, port)
         return _host_config(name, found)
+
+    def _same_for_all(self, name: str) -> HostConfig:
+        """What a configuration says that speaks of all hosts alike; paramiko would work it out for each."""
+        if self._general is None:
+            found = dict(self._parser.lookup(""))
+            self._general = replace(_host_config(name, found), address=str(found.get("hostname") or ""))
+        return self._general if self._general.address else replace(self._general, address=name)
+
+
+def _is_general(line: _Line) -> bool:
+    """Whether a line says the same of every host."""
+    keyword, rest = line.words
+    return keyword != "match" and (keyword != "host" or rest.strip() == "*") and "%" not in line.text
 
 
 def _files(setting: str) -> list[tuple[Path, Path, bool]]:

@@ -297,6 +297,23 @@ def test_circle_of_jump_hosts_is_refused(tmp_path: Path) -> None:
     assert "circle" in mistake(config, folder=tmp_path).what
 
 
+def test_a_configuration_for_all_hosts_is_applied_to_each(tmp_path: Path) -> None:
+    config = SshConfig(str(_written(tmp_path, "Port 2200\nHost *\n  User ops\n  IdentityFile ~/k\n")))
+    for name in ("a", "b"):
+        found = config.lookup(name)
+        assert (found.address, found.options.port, found.options.user) == (name, 2200, "ops")
+    assert SshConfig(str(_written(tmp_path, "HostName one.internal\n"))).lookup("a").address == "one.internal"
+    tokens = SshConfig(str(_written(tmp_path, "Host *\n  HostName %h.internal\n")))
+    assert [tokens.lookup(name).address for name in ("a", "b")] == ["a.internal", "b.internal"]
+    some = SshConfig(str(_written(tmp_path, "Host a\n  Port 1\nHost *\n  Port 2\n")))
+    assert [some.lookup(name).options.port for name in ("a", "b")] == [1, 2]
+
+
+def _written(folder: Path, text: str) -> Path:
+    (folder / "written").write_text(text)
+    return folder / "written"
+
+
 def test_include_is_followed_and_ends_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "extra.conf").write_text("User included\nHost other\n Port 1\n")
     config = f"Include {tmp_path}/extra*.conf\nPort 2222\n"
