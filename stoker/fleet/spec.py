@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
+from stoker.engines.speculation import WITHOUT, with_steps, without
 from stoker.errors import HostFailed, InputError
 from stoker.fleet import experiment, life, servers
 from stoker.fleet.benchflags import BENCH
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from stoker.fleet.journal import Measured
     from stoker.results.speculation import Weighed
 
-WITHOUT = "without speculation"
 _MOST_STEPS = 64
 
 _OF_DECODE = ("bench", "runs", "tokens", "concurrency")
@@ -159,44 +156,6 @@ def _numbers(text: str | None) -> list[int]:
             what = f"{part[:20]!r} is no number of steps from 1 to {_MOST_STEPS}"
             raise InputError(what, where="--steps", next_step="write 1,2,3")
     return list(dict.fromkeys(map(int, found)))
-
-
-def without(resolved: Mapping[str, Any], how: Speculation) -> dict[str, Any]:
-    """A resolved profile without what makes it speculate."""
-    plain = copy.deepcopy(dict(resolved))
-    args, env = plain["server"].get("args") or {}, plain.get("env") or {}
-    for name in [name for name in args if _is_one(_flag(name), how.args)]:
-        del args[name]
-    for name in [name for name in env if _is_one(name, how.env)]:
-        del env[name]
-    return plain
-
-
-def with_steps(resolved: Mapping[str, Any], how: Speculation, number: int) -> dict[str, Any]:
-    """A resolved profile that drafts so many tokens in a step."""
-    changed = copy.deepcopy(dict(resolved))
-    args, env = changed["server"].setdefault("args", {}), changed.setdefault("env", {})
-    for kind, place, more in how.steps:
-        name, _, key = place.partition(".")
-        if kind == "env":
-            env[name] = str(number + more)
-            continue
-        spelled = next((written for written in args if _flag(written) == name), name)
-        if key:
-            value = args.get(spelled)
-            inner = json.loads(value) if isinstance(value, str) else dict(value or {})
-            args[spelled] = {**inner, key: number + more}
-        else:
-            args[spelled] = number + more
-    return changed
-
-
-def _flag(name: str) -> str:
-    return name.lstrip("-").replace("_", "-")
-
-
-def _is_one(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch(name, pattern) for pattern in patterns)
 
 
 def _plain(row: Weighed) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from stoker import engines
 from stoker.agent import drafts
 from stoker.agent.traffic import Traffic
+from stoker.engines import speculation
 from stoker.errors import InputError
 from stoker.fleet import spec
 
@@ -32,13 +33,13 @@ SPECULATING: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("engine", SPECULATING)
 def test_a_profile_without_its_speculation_is_the_plain_one(engine: str) -> None:
     how = engines.get(engine).speculation
-    assert spec.without(SPECULATING[engine], how) == PLAIN
-    assert spec.without(PLAIN, how) == PLAIN
+    assert speculation.without(SPECULATING[engine], how) == PLAIN
+    assert speculation.without(PLAIN, how) == PLAIN
 
 
 def test_the_number_of_steps_is_said_as_the_engine_takes_it() -> None:
     def steps(engine: str) -> dict[str, Any]:
-        return spec.with_steps(SPECULATING[engine], engines.get(engine).speculation, 3)
+        return speculation.with_steps(SPECULATING[engine], engines.get(engine).speculation, 3)
 
     config = {"method": "ngram", "num_speculative_tokens": 3}
     assert steps("vllm")["server"]["args"]["speculative-config"] == config
@@ -46,8 +47,17 @@ def test_the_number_of_steps_is_said_as_the_engine_takes_it() -> None:
     assert (args["speculative-num-steps"], args["speculative-num-draft-tokens"]) == (3, 4)
     assert steps("llamacpp")["env"]["LLAMA_ARG_SPEC_DRAFT_N_MAX"] == "3"
     written = {"server": {"args": {"--speculative-config": '{"method": "ngram"}'}}}
-    changed = spec.with_steps(written, engines.get("vllm").speculation, 3)
+    changed = speculation.with_steps(written, engines.get("vllm").speculation, 3)
     assert changed["server"]["args"] == {"--speculative-config": config}
+
+
+@pytest.mark.parametrize("engine", SPECULATING)
+def test_the_number_of_steps_is_read_as_it_is_said(engine: str) -> None:
+    how, given = engines.get(engine).speculation, SPECULATING[engine]
+    assert speculation.steps(given, how) is None
+    assert speculation.steps(speculation.with_steps(given, how, 3), how) == 3
+    written = {"server": {"args": {"--speculative-config": '{"num_speculative_tokens": 5}'}}}
+    assert speculation.steps(written, engines.get("vllm").speculation) == 5
 
 
 @pytest.mark.parametrize("text", ["0", "x", "1,99", "-1", "²"])

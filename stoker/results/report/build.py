@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stoker.results.report import causes, load, profiles, runs, summary, words
+from stoker.results.report import causes, load, profiles, runs, speculation, summary, words
 from stoker.results.report.gather import Material
 from stoker.results.report.model import Report
 
@@ -20,19 +20,19 @@ def build(material: Material, *, project: str, now: float, chosen: Sequence[str]
         now: Unix time.
         chosen: What it was narrowed down to, in words.
     """
-    sections = [make(material) for make in (summary.section, runs.section, profiles.section, load.section)]
-    sections.append(causes.section(material))
+    chapters = (summary, runs, profiles, load, speculation, causes)
+    sections = [chapter.section(material) for chapter in chapters]
     return Report(
         title=f"Stoker report: {project}",
         facts=tuple(_facts(material, now, chosen)),
-        hosts=tuple(dict.fromkeys(one.key.host for one in material.series)),
+        hosts=tuple(dict.fromkeys(one.key.host for one in material.every)),
         sections=tuple(section for section in sections if section.parts),
     )
 
 
 def _facts(material: Material, now: float, chosen: Sequence[str]) -> list[str]:
-    rows = [run for one in material.series for run in one.runs]
-    hosts = {one.key.host for one in material.series}
+    rows = [run for one in material.every for run in one.runs]
+    hosts = {one.key.host for one in material.every}
     first, last = min(run.created for run in rows), max(run.created for run in rows)
     counted = f"{words.count(len(rows), 'run')} on {words.count(len(hosts), 'host')}"
     facts = [

@@ -13,6 +13,7 @@ from stoker.results.index import Summary
 from stoker.results.record import Record
 from stoker.results.report.words import natural
 from stoker.results.store import Store
+from stoker.results.trials import AGE_S, SPEC, Trial, trials
 
 
 @dataclass(frozen=True)
@@ -20,16 +21,25 @@ class Material:
     """Everything that the sections draw on.
 
     Args:
-        series: Every one, in order.
+        series: Every one, in order, but those of ``inv spec``, whose points are of several settings.
         records: By id, whole: the latest of each series and those on both sides of each step.
         baselines: By series, where there is one of what it measures.
         left_out: What could not be read, a line each.
+        weighing: The series of ``inv spec``.
+        trials: What it found, the newest of each profile on each host.
     """
 
     series: tuple[Series, ...]
     records: Mapping[str, Record]
     baselines: Mapping[SeriesKey, Baseline]
     left_out: tuple[str, ...]
+    weighing: tuple[Series, ...] = ()
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def every(self) -> tuple[Series, ...]:
+        """All series that the report rests on."""
+        return self.series + self.weighing
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -70,11 +80,16 @@ def gather(store: Store, baselines: Baselines, rows: Iterable[Summary]) -> Mater
         left_out += [f"no baseline is shown: {problem}" for problem in error.problems]
     keys = {one.key: Key.of(records[one.latest.run_id]) for one in found if one.latest.run_id in records}
     shown = {mine: accepted[key] for mine, key in keys.items() if key in accepted}
-    return Material(found, records, shown, tuple(left_out))
+    weighing = tuple(one for one in found if one.key.profile.endswith(SPEC))
+    others = tuple(one for one in found if one not in weighing)
+    weighed = trials(record for record in records.values() if record.profile.endswith(SPEC))
+    return Material(others, records, shown, tuple(left_out), weighing, weighed)
 
 
 def _wanted(one: Series) -> Iterator[str]:
     yield one.latest.run_id
+    if one.key.profile.endswith(SPEC):  # an experiment is all its launches
+        yield from (run.run_id for run in one.runs if one.latest.created - run.created <= AGE_S)
     for step in one.steps:
         yield step.last.run.run_id
         yield step.first.run.run_id
