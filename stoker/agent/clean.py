@@ -4,122 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Sequence, Tuple
 
-from . import cgroups, describe, procs, quarry, release, signals, state, units
+from . import cgroups, describe, orders, procs, quarry, release, signals, state, units
 from .context import AgentError, Context
-from .look import Sight
+from .orders import SHOWN, Order, Report
 from .procs import Process
-from .scope import Finding, Scope, Target
+from .scope import Finding
 from .signals import Ending
-
-Report = Dict[str, Any]
 
 DEFAULT_GRACE_S = 15.0
 _SHIM_S = 1.0
-_SHOWN = 12
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long is waited for what does not depend on us.
-
-    Args:
-        unkillable_s: What lives so long after SIGKILL cannot be killed.
-        port_s: Until nobody listens any more.
-        gpu_s: Until the driver has the memory back.
-    """
-
-    unkillable_s: float = signals.UNKILLABLE_S
-    port_s: float = release.PORT_S
-    gpu_s: float = release.GPU_S
-
-
-@dataclass(frozen=True)
-class Order:
-    """One clean kill that was decided on.
-
-    Args:
-        grace_s: For launchers of ours; None: as their launches were planned.
-        agreed: Only exactly these are ended, and what descends from them (a list that was agreed to).
-    """
-
-    sight: Sight
-    scope: Scope
-    target: Target
-    grace_s: Optional[float] = None
-    agreed: Optional[FrozenSet[Tuple[int, int]]] = None
-    patience: Patience = Patience()
-
-
-def nothing() -> Report:
-    """The kill report of a command that had nothing to end."""
-    return {
-        "ended": [],
-        "listed": [],
-        "blockers": [],
-        "unkillable": [],
-        "released": {"processes": True, "port": True, "gpus": [], "shm": []},
-        "steps": [],
-        "hooks": [],
-        "containment": "none",
-    }
-
-
-def report(order: Order) -> Report:
-    """The kill report before anything was done."""
-    scope = order.scope
-    return {
-        **nothing(),
-        "ended": [describe.process(finding) for finding in scope.ended],
-        "listed": [describe.process(finding) for finding in scope.listed],
-        "blockers": [describe.process(finding) for finding in scope.blockers],
-        "released": {"processes": False, "port": False, "gpus": [], "shm": []},
-        "containment": order.sight.containment,
-    }
-
-
-def leaving(order: Order) -> List[state.Launch]:
-    """The launches of ours whose server lives and is to be ended."""
-    keys = {finding.process.key for finding in order.scope.ended if finding.process is not None}
-    return [one for key, one in _served(order).items() if key in keys]
-
-
-def refuse_blocked(order: Order) -> None:
-    """Stop where somebody else holds what is claimed.
-
-    Raises:
-        AgentError: ``blocked``, with the list; nobody was signalled.
-    """
-    scope = order.scope
-    evidence = [describe.line(finding) for finding in scope.blockers]
-    evidence += [f"GPU {index}: {why}" for index, why in sorted(scope.unknown.items())]
-    if evidence:
-        raise AgentError(
-            "blocked",
-            f"somebody else holds what this needs: {evidence[0]}",
-            evidence[:_SHOWN],
-            next_step="end that yourself, choose other GPUs or another port, or --force what may be ended",
-            detail={"kill": report(order), "unknown": {str(i): why for i, why in scope.unknown.items()}},
-        )
-
-
-def only_agreed(order: Order) -> Order:
-    """The order limited to the list that was agreed to; what came since is listed."""
-    agreed = order.agreed
-    if agreed is None:
-        return order
-    snapshot = order.sight.view.snapshot
-
-    def covers(process: Process) -> bool:
-        return any(one.key in agreed for one in (process, *snapshot.ancestors(process.pid)))
-
-    yes = tuple(f for f in order.scope.ended if f.process is not None and covers(f.process))
-    no = tuple(
-        replace(f, reason="came after the list was agreed to") for f in order.scope.ended if f not in yes
-    )
-    return replace(order, scope=replace(order.scope, ended=yes, listed=order.scope.listed + no))
 
 
 def carry_out(ctx: Context, order: Order) -> Report:
@@ -129,7 +24,7 @@ def carry_out(ctx: Context, order: Order) -> Report:
         AgentError: ``unkillable``, ``not-released``; both with the report.
     """
     first_step = len(ctx.steps)
-    done = report(order)  # while they can still be looked at
+    done = orders.report(order)  # while they can still be looked at
     if done["ended"]:
         ctx.emit("doomed", processes=done["ended"])  # shown before the first signal
     try:
@@ -219,7 +114,7 @@ def _end(ctx: Context, order: Order, prey: quarry.Quarry, doomed: Sequence[Proce
 def _stop_units(ctx: Context, order: Order, first: Sequence[Process], grace_s: float) -> bool:
     """Stop the units that our own servers live in, so that systemd knows; whether there were any."""
     keys = {process.key for process in first}
-    own = [one for key, one in _served(order).items() if key in keys]
+    own = [one for key, one in orders.served(order).items() if key in keys]
     found = units.running(ctx, own)
     for slot, kept in found:
         with ctx.step(f"systemctl stop {units.name_of(slot)}") as step:
@@ -230,7 +125,7 @@ def _stop_units(ctx: Context, order: Order, first: Sequence[Process], grace_s: f
 def _launchers(order: Order, doomed: Sequence[Process]) -> Tuple[List[Process], float]:
     """Who gets SIGTERM alone and first, and how long they have."""
     keys = {process.key for process in doomed}
-    own = _served(order)
+    own = orders.served(order)
     first: Dict[Tuple[int, int], Process] = {}
     graces: List[float] = []
     for process in doomed:
@@ -245,12 +140,6 @@ def _launchers(order: Order, doomed: Sequence[Process]) -> Tuple[List[Process], 
     return list(first.values()), max(graces, default=signals.TERM_S)
 
 
-def _served(order: Order) -> Dict[Tuple[int, int], state.Launch]:
-    """Our launches that live, by the process that is the server."""
-    heads = order.sight.heads
-    return {heads[one["launch_id"]].key: one for one in order.sight.own if one["launch_id"] in heads}
-
-
 def _apart(order: Order, first: Sequence[Process], doomed: Sequence[Process]) -> List[Process]:
     """What none of these launchers will take along when it ends: it need not wait for them."""
     snapshot, keys = order.sight.view.snapshot, {process.key for process in first}
@@ -258,7 +147,7 @@ def _apart(order: Order, first: Sequence[Process], doomed: Sequence[Process]) ->
     for family in order.sight.view.families:
         if family.launcher is not None and family.launcher.key in keys:
             taken |= {member.key for member in family.members}
-    for key, one in _served(order).items():
+    for key, one in orders.served(order).items():
         if key in keys:
             taken |= {member.key for member in state.members(snapshot, one)[0]}
     return [process for process in doomed if process.key not in taken]
@@ -337,11 +226,11 @@ def _unkillable(done: Report, left: Sequence[Process]) -> AgentError:
     return AgentError(
         "unkillable",
         f"{len(left)} processes live on after SIGKILL: {_pids(left)}",
-        [describe.line(Finding(process, f"state {process.state}")) for process in left[:_SHOWN]],
+        [describe.line(Finding(process, f"state {process.state}")) for process in left[:SHOWN]],
         next_step="nothing was launched on top; if they hang in the driver, the host needs a reboot",
         detail={"kill": done},
     )
 
 
 def _pids(processes: Sequence[Process]) -> str:
-    return ", ".join(str(process.pid) for process in processes[:_SHOWN])
+    return ", ".join(str(process.pid) for process in processes[:SHOWN])

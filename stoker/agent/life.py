@@ -17,6 +17,7 @@ from . import (
     hooks,
     launch,
     look,
+    orders,
     preflight,
     procs,
     scope,
@@ -24,10 +25,10 @@ from . import (
     state,
 )
 from .claim import Claim
-from .clean import Order
 from .context import AgentError, Context
 from .gpu import GpuState
 from .look import NO_GPUS
+from .orders import Order
 from .scope import Target
 from .state import Launch
 
@@ -66,13 +67,13 @@ def restart(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         order = _decide(ctx, params, wanted, driver)
         if starting:
             _refuse_to_replace(order)
-        clean.refuse_blocked(order)
+        orders.refuse_blocked(order)
         with ctx.step("preflight") as step:
             checks = _preflight(ctx, plan, driver, order)
             step.detail = f"{len(checks)} checks"
         preflight.refuse(checks)
         if checking:
-            told = {**clean.report(order), "hooks": hooks.planned(plan) if order.scope.ended else []}
+            told = {**orders.report(order), "hooks": hooks.planned(plan) if order.scope.ended else []}
             return _result(ctx, told, None, checks, began)
         previous = _previous(ctx, plan)
         killed, launched = _replace(ctx, params, wanted, order, previous)
@@ -104,10 +105,10 @@ def kill(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
                 f"the state of the GPUs is {driver.state}: {driver.why}",
                 next_step="look at nvidia-smi on the host; nobody was signalled",
             )
-        clean.refuse_blocked(order)
+        orders.refuse_blocked(order)
         if params.get("check"):
-            told = [one for launched in clean.leaving(order) for one in hooks.planned(launched)]
-            return {**clean.report(order), "hooks": told}
+            told = [one for launched in orders.leaving(order) for one in hooks.planned(launched)]
+            return {**orders.report(order), "hooks": told}
         return _end(ctx, params, wanted, order)
 
 
@@ -133,8 +134,8 @@ def stop(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     with _locked(ctx, params, wanted, "stop"):
         order = _decide(ctx, params, wanted, driver)
         if params.get("check"):
-            told = [one for launched in clean.leaving(order) for one in hooks.planned(launched)]
-            return {**clean.report(order), "hooks": told}
+            told = [one for launched in orders.leaving(order) for one in hooks.planned(launched)]
+            return {**orders.report(order), "hooks": told}
         return _end(ctx, params, wanted, order)
 
 
@@ -162,7 +163,7 @@ def _decide(ctx: Context, params: Mapping[str, Any], wanted: Claim, driver: GpuS
             driver = gpu.query(ctx.facts, ctx.login_env)
         order = Order(sight, decided, wanted.target, wanted.grace_s, _agreed(params))
         step.detail = f"{len(decided.ended)} to end, {len(decided.blockers)} in the way"
-    return clean.only_agreed(order)
+    return orders.only_agreed(order)
 
 
 def _agreed(params: Mapping[str, Any]) -> Optional[FrozenSet[Tuple[int, int]]]:
@@ -196,7 +197,7 @@ def _replace(
 def _end(ctx: Context, params: Mapping[str, Any], wanted: Claim, order: Order) -> Dict[str, Any]:
     """Hooks and drain of our own servers that live, then the clean kill."""
     ran: List[Dict[str, Any]] = []
-    for one in clean.leaving(order) if params.get("hooks", True) else ():
+    for one in orders.leaving(order) if params.get("hooks", True) else ():
         asked = {"slot": one["slot"], "engines": params.get("engines") or []}
         ran += hooks.before_stop(ctx, one, asked)
     if ran:
@@ -214,7 +215,7 @@ def _look_again(ctx: Context, params: Mapping[str, Any], wanted: Claim) -> Order
     driver = gpu.query(ctx.facts, ctx.login_env) if wanted.wants_gpus else NO_GPUS
     order = _decide(ctx, params, wanted, driver)
     if not wanted.target.own_only:
-        clean.refuse_blocked(order)
+        orders.refuse_blocked(order)
     return order
 
 
@@ -260,7 +261,7 @@ def _running(ctx: Context, plan: Mapping[str, Any]) -> Optional[Launch]:
 
 def _already(running: Launch, plan: Mapping[str, Any]) -> Dict[str, Any]:
     if running["profile_hash"] == plan["profile_hash"]:
-        return clean.nothing()
+        return orders.nothing()
     raise AgentError(
         "already-running",
         f"slot {plan['slot']} runs {running['profile'] or 'it is not known what'} "
@@ -284,7 +285,7 @@ def _refuse_to_replace(order: Order) -> None:
             f"a start ends nothing, and something is in the way: {describe.line(others[0])}",
             [describe.line(finding) for finding in others],
             next_step="inv restart ends it and starts, inv kill only ends it",
-            detail={"kill": clean.report(order)},
+            detail={"kill": orders.report(order)},
         )
 
 

@@ -72,45 +72,69 @@ def take(
     Raises:
         AgentError: ``bad-request``: ``protect`` cannot be used.
     """
-    facts = ctx.facts
+    facts, own = ctx.facts, set(own_slots)
     snapshot = procs.snapshot(facts)
     agent = caller.pids(snapshot, ctx.login_env)
-    own = set(own_slots)
-    ours: Dict[int, Process] = {}
-    slots: Dict[int, str] = {}
-    launches: List[Launch] = []
-    recorded: List[Launch] = []
-    heads: Dict[str, Process] = {}
-    how = "none"
+    launched = _Launched(ctx, snapshot, recogniser)
     for slot in state.slots(ctx.home):
         for launch in state.leftovers(ctx.home, slot, facts):
-            recorded.append(launch)
-            members, found_by = state.members(snapshot, launch)
-            snapshot.presume(int(launch["port"]), members)
-            if slot in own:
-                launches.append(launch)
-                engine = recogniser.engines.get(str(launch.get("engine")), {})
-                served = serving.head(ctx.home, snapshot, launch, members, engine)
-                heads.update({launch["launch_id"]: served} if served else {})
-                how = found_by if members or how == "none" else how
-                ours.update((member.pid, member) for member in members)
-            else:
-                slots.update((member.pid, slot) for member in members)
+            launched.add(slot, launch, is_own=slot in own)
     view = View(
         snapshot=snapshot,
         listeners=tuple(procs.listeners(None, snapshot)),
         owners=owners.find(snapshot, procs.holders(snapshot), driver, facts),
         families=tuple(families.find(snapshot, recogniser)),
-        own=tuple(ours.values()),
-        slots=slots,
+        own=tuple(launched.ours.values()),
+        slots=launched.slots,
         uid=os.getuid(),
         agent=agent,
         protected=Protected(protect),
         keeper=_keeper(snapshot, agent),
     )
-    dead = list(filter(None, (_dead(ctx, slot) for slot in own)))
-    _name_damaged(ctx, [*recorded, *dead])
-    return Sight(view, driver, recogniser, tuple(launches), tuple(dead), how, heads)
+    dead = tuple(filter(None, (_dead(ctx, slot) for slot in own)))
+    _name_damaged(ctx, [*launched.all, *dead])
+    return Sight(view, driver, recogniser, tuple(launched.own), dead, launched.containment, launched.heads)
+
+
+class _Launched:
+    """The launches that may have left processes, each with those that one snapshot shows.
+
+    Attributes:
+        all: Every one of them.
+        own: Those of the slots that are meant; the names below are of these.
+        ours: Their processes by pid.
+        containment: How those were found, as ``state.members`` says.
+        heads: Launch id to the process that is its server.
+        slots: Pid to slot, of the processes of all other slots.
+    """
+
+    def __init__(self, ctx: Context, snapshot: Snapshot, recogniser: Recogniser) -> None:
+        self._home = ctx.home
+        self._snapshot = snapshot
+        self._engines = recogniser.engines
+        self.all: List[Launch] = []
+        self.own: List[Launch] = []
+        self.ours: Dict[int, Process] = {}
+        self.containment = "none"
+        self.heads: Dict[str, Process] = {}
+        self.slots: Dict[int, str] = {}
+
+    def add(self, slot: str, launch: Launch, *, is_own: bool) -> None:
+        """Find the processes of a slot's launch."""
+        self.all.append(launch)
+        members, containment = state.members(self._snapshot, launch)
+        self._snapshot.presume(int(launch["port"]), members)
+        if not is_own:
+            self.slots.update((member.pid, slot) for member in members)
+            return
+        self.own.append(launch)
+        self.ours.update((member.pid, member) for member in members)
+        if members or self.containment == "none":
+            self.containment = containment
+        engine = self._engines.get(str(launch.get("engine")), {})
+        head = serving.head(self._home, self._snapshot, launch, members, engine)
+        if head:
+            self.heads[launch["launch_id"]] = head
 
 
 def _dead(ctx: Context, slot: str) -> Optional[Launch]:

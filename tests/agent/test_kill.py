@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import claim, clean, gpu, life, look, procs, scope, signals, state
+from stoker.agent import claim, clean, gpu, life, look, orders, procs, scope, signals, state
 from stoker.agent.context import AgentError
 from stoker.agent.locks import slot_lock
 from tests.agent.conftest import (
@@ -41,15 +41,15 @@ def refused(host: Host, **params: Any) -> AgentError:
     return caught.value
 
 
-def fails(host: Host, patience: clean.Patience, agreed: Any = None, **params: Any) -> AgentError:
+def fails(host: Host, patience: orders.Patience, agreed: Any = None, **params: Any) -> AgentError:
     """What a kill ends with that is less patient than an operator's."""
     ctx = host.context()
     driver = gpu.query(ctx.facts, ctx.login_env)
     wanted = claim.of(ctx, params, driver)
     sight = look.take(ctx, look.recogniser_of({"engines": ENGINES, **params}), wanted.slots, (), driver)
-    order = clean.Order(sight, scope.decide(sight.view, wanted.target), wanted.target, agreed=agreed)
+    order = orders.Order(sight, scope.decide(sight.view, wanted.target), wanted.target, agreed=agreed)
     with pytest.raises(AgentError) as caught:
-        clean.carry_out(ctx, clean.only_agreed(replace(order, patience=patience)))
+        clean.carry_out(ctx, orders.only_agreed(replace(order, patience=patience)))
     return caught.value
 
 
@@ -402,7 +402,7 @@ def test_a_kill_waits_until_the_memory_is_back(host: Host) -> None:
 def test_memory_that_does_not_come_back_is_told(host: Host) -> None:
     host.gpus(charged={"0": 5000})
     host.serve("--gpu", host.device(0))
-    error = fails(host, clean.Patience(gpu_s=0.1), plan=host.plan(gpus=(0,)))
+    error = fails(host, orders.Patience(gpu_s=0.1), plan=host.plan(gpus=(0,)))
     assert error.kind == "not-released"
     assert "GPU 0 still has 5000 MiB" in error.what
     assert error.detail["kill"]["released"]["processes"] is True
@@ -461,7 +461,7 @@ def test_only_what_was_agreed_to_is_ended(host: Host) -> None:
     shown = kill(host, plan=host.plan(port=port), check=True)
     two = host.serve("--port", str(port))
     agreed = frozenset((process["pid"], process["start"]) for process in shown["ended"])
-    error = fails(host, clean.Patience(port_s=0.1), agreed, plan=host.plan(port=port))
+    error = fails(host, orders.Patience(port_s=0.1), agreed, plan=host.plan(port=port))
     assert error.kind == "not-released", "the port is still listened on"
     assert not lives(one)
     assert lives(two)
@@ -541,7 +541,7 @@ def test_a_script_that_only_loops_before_it_starts_a_server_keeps_nothing(host: 
 def test_what_cannot_be_killed_is_told_in_time(host: Host) -> None:
     done = launch(host, host.plan("--deaf"))
     keep(host, (done["pid"], *host.workers()))
-    error = fails(host, clean.Patience(unkillable_s=0.2), slot="stable")
+    error = fails(host, orders.Patience(unkillable_s=0.2), slot="stable")
     assert error.kind == "unkillable"
     assert pids(error.detail["kill"], "unkillable") == {done["pid"], *host.workers()}
     assert error.detail["kill"]["released"]["processes"] is False
