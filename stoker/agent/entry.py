@@ -121,7 +121,8 @@ def _boot(ctx: Context, boot: Mapping[str, Any], folder: str, told: _Told) -> Op
                 return None
     one = done["launch"]
     if done["already_running"]:
-        raise AgentError("already-running", f"it runs already, outside of this: process {one['pid']}")
+        what = f"it runs already, outside of this: process {one['pid']}"
+        raise AgentError("already-running", what, next_step="inv restart brings it into this")
     return Started(one["shim_pid"], one["shim_start"], one["pid"], one["start"], one["cgroup"])
 
 

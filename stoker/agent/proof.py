@@ -52,7 +52,8 @@ def prove(ctx: Context, params: Mapping[str, Any]) -> Proof:
     seen = snapshot(ctx.facts)
     members, _ = state.members(seen, launch)
     if not members:
-        raise AgentError("no-server", f"no process of launch {launch['launch_id']} lives")
+        what = f"no process of launch {launch['launch_id']} lives"
+        raise AgentError("no-server", what, next_step=f"why it ended: inv logs --slot {plan['slot']}")
     return of_plan(plan, workers(seen, members, launch, plan["engine"]), ctx.check_cancelled)
 
 

@@ -137,7 +137,8 @@ def _listener(seen: Snapshot, launch: Dict[str, Any], members: List[Process]) ->
     others = [row for row in rows if row.pid not in pids]
     if others:
         held = ["%s:%d is held by pid %s" % (row.address, row.port, row.pid or "unknown") for row in others]
-        raise AgentError("wrong-listener", "another process listens on the server's port too", held)
+        what = "another process listens on the server's port too"
+        raise AgentError("wrong-listener", what, held, next_step="end it, or give the server another port")
     return rows[0]
 
 

@@ -123,8 +123,8 @@ def _unit(plan: LaunchPlan, there: Mapping[str, Any]) -> str:
         **_named(plan),
         "description": _plain(f"{plan.engine.name} server of slot {plan.slot} (Stoker, {plan.profile})"),
         "system": there["manager"] == "system",
-        "mounts": " ".join(_word(path, in_command=False) for path in mounts),
-        "command": " ".join(_word(word) for word in _command(there)),
+        "mounts": " ".join(_word(path, plan.host, in_command=False) for path in mounts),
+        "command": " ".join(_word(word, plan.host) for word in _command(there)),
         "stop_s": int(plan.kill.grace_s) + _AFTER_GRACE_S + int(plan.hooks.drain_s),
         "limits": {name: ":".join(pair) for name, pair in there["limits"].items()},
         "target": "multi-user.target" if there["manager"] == "system" else "default.target",
@@ -158,14 +158,15 @@ def _cron(done: Mapping[str, Any]) -> str:
     return f"@reboot {start} >>{log} 2>&1".replace("%", r"\%")
 
 
-def _word(word: str, *, in_command: bool = True) -> str:
+def _word(word: str, host: str, *, in_command: bool = True) -> str:
     """A word as systemd reads it back: specifiers and, in commands, variables have no meaning in it.
 
     Raises:
         HostFailed: It holds what a unit file cannot.
     """
     if not word.isprintable():
-        raise HostFailed(f"{word!r} cannot stand in a unit file", host="", kind="io")
+        hint = "use a path of printable characters"
+        raise HostFailed(f"{word!r} cannot stand in a unit file", host=host, kind="io", next_step=hint)
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{text.replace("$", "$$") if in_command else text}"'
 

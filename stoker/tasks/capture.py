@@ -112,7 +112,7 @@ def _here(run: Run) -> list[HostResult]:
     from stoker.fleet.job import Job
     from stoker.fleet.pool import fan_out
     from stoker.fleet.session import Session
-    from stoker.tasks.run import result_data
+    from stoker.tasks.outcomes import result_data
 
     folders = [str((run.settings.root / Path(name).expanduser()).resolve()) for name in run.args["notes"]]
     host = Host(HERE, {"ansible_connection": "local"}, (), "--notes")

@@ -188,7 +188,7 @@ def nobody_reads() -> None:
 def _document(name: str, code: int, document: dict[str, Any], error: StokerError | None) -> None:
     """The one JSON document on stdout."""
     from stoker.tasks import jsontext
-    from stoker.tasks.run import error_data
+    from stoker.tasks.outcomes import error_data
 
     whole: dict[str, Any] = {"stoker": __version__, "command": name, "exit_code": code, **document}
     if error is not None:

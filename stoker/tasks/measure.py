@@ -143,7 +143,7 @@ def _checked(run: Run, name: str, items: list[Any]) -> None:
 def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
     """The table's rows of one host: a measurement each, or why there is none."""
     from stoker.results.figures import percent
-    from stoker.tasks.run import told
+    from stoker.tasks.outcomes import told
 
     if result.data is None:
         return [(result.host, "-", "-", "-", (result.status, "bold red"), "-", told(result))]

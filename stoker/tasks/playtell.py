@@ -142,7 +142,7 @@ def recap(screen: Screen, report: Report) -> None:
 
 def document(report: Report) -> dict[str, Any]:
     """The run as JSON types; nothing of a task with ``no_log`` but its status."""
-    from stoker.tasks.run import error_data
+    from stoker.tasks.outcomes import error_data
 
     plays = []
     for play in report.plays:

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.config import settings as settings_file
 from stoker.config.inventory import Host
 from stoker.config.settings import Settings
-from stoker.errors import (
-    EXIT_DONE,
-    EXIT_INTERRUPTED,
-    ConfigError,
-    HostError,
-    InputError,
-    Problem,
-    StokerError,
-    exit_code_of,
-)
+from stoker.errors import ConfigError, InputError, Problem, StokerError, exit_code_of
 from stoker.fleet import servers
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.pool import HostResult, fan_out, roll
@@ -33,6 +24,7 @@ from stoker.reach.client import Agent
 from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings
 from stoker.screen import Board, Screen, seconds
+from stoker.tasks.outcomes import code_of, result_data, told
 
 if TYPE_CHECKING:  # what plans a launch is loaded where one is planned
     from stoker.plan import LaunchPlan
@@ -193,9 +185,7 @@ class Run:
             raise InputError("nobody is there to confirm", next_step="look at the list, then add --yes")
         self.screen.aside(f"{question} [y/N] ", end="")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise InputError(
-                "not confirmed; nothing was touched", next_step="answer y to end them, or narrow the choice"
-            )
+            raise InputError("not confirmed; nothing was touched", next_step="answer y, or narrow the choice")
 
     def end(self, results: Sequence[HostResult]) -> int:
         """Show each host that is not fine, why, and what to do next; return the exit code."""
@@ -223,20 +213,7 @@ class Run:
         """Fan out, or roll where the verb changes hosts."""
 
         def work(name: str) -> list[Outcome]:
-            host, plans = jobs[name]
-            session = Session(host, self.connect, board.event, self.bare, self.stop)
-            try:
-                args = {**self.args, **extra.get(name, {})}
-                job = Job(self.project, session, args, check=self.check)
-                return verb.on(job, plans)
-            except (StokerError, KeyboardInterrupt):
-                raise
-            except Exception as raised:
-                from stoker.tasks import faults
-
-                raise faults.of(raised, self.project.secrets, name) from None
-            finally:
-                session.close()
+            return self._on(verb, *jobs[name], {**self.args, **extra.get(name, {})}, board)
 
         def done(result: HostResult) -> None:
             self.finished(board, result)
@@ -247,6 +224,26 @@ class Run:
         serial = self.args.get("serial")
         size = self.settings.serial if serial is None else serial
         return roll(names, work, serial=size or len(names), forks=forks, on_done=done, stop=self.stop)
+
+    def _on(
+        self, verb: Verb, host: Host, plans: Sequence[LaunchPlan], args: dict[str, Any], board: Board
+    ) -> list[Outcome]:
+        """Do a verb on one host; what is a fault of ours is told without secrets.
+
+        Raises:
+            StokerError: Of the verb, or the fault.
+        """
+        session = Session(host, self.connect, board.event, self.bare, self.stop)
+        try:
+            return verb.on(Job(self.project, session, args, check=self.check), plans)
+        except (StokerError, KeyboardInterrupt):
+            raise
+        except Exception as raised:
+            from stoker.tasks import faults
+
+            raise faults.of(raised, self.project.secrets, host.name) from None
+        finally:
+            session.close()
 
     def finished(self, board: Board, result: HostResult) -> None:
         """One line (and what the verb has to say) for a host that is done."""
@@ -292,52 +289,3 @@ def passphrase(path: str) -> str:
         return getpass.getpass(f"Enter passphrase for key '{path}': ")
     except EOFError:
         return ""
-
-
-def told(result: HostResult) -> str:
-    """A host that is not fine in a few words; the error itself is told whole at the end."""
-    kind = getattr(result.error, "kind", "") if result.status == "failed" else ""
-    return result.status + (f" ({kind})" if kind else "") + (f", {result.why}" if result.why else "")
-
-
-def result_data(result: HostResult, *, check: bool = False) -> dict[str, Any]:
-    """A host's result as JSON types.
-
-    Args:
-        result: The result.
-        check: Nothing was touched: ``changed`` is ``would`` where something would have been.
-    """
-    outcomes: list[Outcome] = result.data or []
-    data: dict[str, Any] = {"status": result.status, "seconds": round(result.seconds, 3)}
-    changed = any(outcome.changed for outcome in outcomes)
-    data["changed"] = "would" if check and changed else changed
-    data["results"] = [{"summary": outcome.summary, **outcome.data} for outcome in outcomes]
-    if result.error is not None:
-        data["error"] = error_data(result.error)
-    if result.why:
-        data["why"] = result.why
-    return data
-
-
-def error_data(error: StokerError) -> dict[str, Any]:
-    """An error as JSON types."""
-    data: dict[str, Any] = {
-        "what": error.what,
-        "where": error.where,
-        "evidence": list(error.evidence),
-        "next": error.next_step,
-    }
-    if isinstance(error, HostError):
-        data.update(kind=error.kind, detail=error.detail)
-    if isinstance(error, ConfigError):
-        data["problems"] = [vars(problem) for problem in error.problems]
-    return data
-
-
-def code_of(result: HostResult) -> int:
-    """The exit code that one host's result asks for."""
-    if result.error is not None:
-        return result.error.exit_code
-    if result.status == "interrupted":
-        return EXIT_INTERRUPTED
-    return exit_code_of(outcome.exit_code for outcome in result.data or []) or EXIT_DONE

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def trust(run: Run) -> int:
     """Show the keys of hosts with their fingerprints, compare with what is known, record on purpose."""
     from stoker.fleet.trust import asking, record
-    from stoker.tasks.run import result_data
+    from stoker.tasks.outcomes import result_data
 
     run.hosts(demanded=True)
     found: dict[str, Shown] = {}

@@ -147,7 +147,7 @@ def refuse(error: InputError, text: str = "") -> NoReturn:
         Exit: Always.
     """
     if "--json" in sys.argv[1:]:
-        from stoker.tasks.run import error_data
+        from stoker.tasks.outcomes import error_data
 
         name = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
         whole = {"stoker": __version__, "command": name, "exit_code": EXIT_INPUT, "error": error_data(error)}
