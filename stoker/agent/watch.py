@@ -50,6 +50,7 @@ class Watch:
         self._meter = Meter()
         self._worked_at = self._sampled_at = now
         self._oom_kills = _oom_kills()
+        self._joined_s, self._was_alive = self.age_s(), False
         self._gone_since: Optional[float] = None
         self._daemon: Optional[Process] = None
         self._doomed_since: Optional[float] = None
@@ -147,6 +148,7 @@ class Watch:
     def _check_life(self) -> None:
         status = state.exit_of(self._ctx.home, dict(self.launch))
         if status is None and procs.alive(int(self.launch["pid"]), int(self.launch["start"])):
+            self._was_alive = True
             return
         if status == {"code": 0} and self._is_daemon():
             return
@@ -199,10 +201,16 @@ class Watch:
         how = "cannot come up" if alive else death.ending(status)
         if self._daemon is not None and not alive:
             how = f"became a daemon (process {self._daemon.pid}), and that ended"
-        what = f"the server {how} {self.age_s():.1f} s after its launch"
+        what = f"the server {how} {self._when()}"
         starved = _oom_kills() - self._oom_kills
         log = self.launch["log"]
         return death.died(what, log, status, evidence, cause, alive=alive, starved=starved, **detail)
+
+    def _when(self) -> str:
+        """How long after its launch; of one that was gone when we came nobody here saw it."""
+        if self._was_alive or self._joined_s < _STRAGGLERS_S:
+            return f"{self.age_s():.1f} s after its launch"
+        return f"before we looked, {self.age_s():.0f} s after its launch"
 
     def _late(self, kind: str, what: str) -> AgentError:
         seen, members = self.look()

@@ -221,7 +221,8 @@ class Library:
         if not known:
             return InputError(f"unknown profile {name!r}: there is none at all", where=where)
         hint = nearest(name, known)
-        return InputError(f"unknown profile {name!r}", where=where, evidence=known, next_step=hint)
+        shown = [] if hint.startswith("known") else known  # once is enough
+        return InputError(f"unknown profile {name!r}", where=where, evidence=shown, next_step=hint)
 
 
 def _variables(host: Host) -> Mapping[str, Any]:

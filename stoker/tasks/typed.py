@@ -223,7 +223,7 @@ def _no_flag(word: str, name: str, flags: set[str]) -> InputError:
 def _no_word(word: str, name: str, names: set[str], flags: set[str]) -> InputError:
     """A word after a command that takes none (more)."""
     near = nearest(word, {other for other in names if abs(len(other) - len(word)) < 3})
-    flag = next((flag for flag in ("--cmd", "--host") if flag in flags), "")
+    flag = next((flag for flag in ("--cmd", "--src", "--host") if flag in flags), "")
     hint = f"did you mean {spelled()} {name} {flag} {shlex.quote(word)}?" if flag else ""
     if near.startswith("did"):
         hint = near.replace("mean", "mean the command")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -71,6 +72,19 @@ def test_a_server_that_dies_is_told_within_a_second_with_its_last_lines_and_exit
     assert error.detail["cause"] == "out-of-memory"
     assert "exit status 3" in error.what
     assert "Free the GPUs" in error.next_step
+
+
+def test_nobody_says_when_a_server_ended_that_was_gone_when_it_was_looked_at(
+    tmp_path: Path, port: int
+) -> None:
+    with Launched(tmp_path, plan(serving("--port", port, "--exit", 3), port)) as server:
+        until((server.folder / "exit").exists)
+        record = server.folder / "launch.json"
+        launched = json.loads(record.read_text())
+        record.write_text(json.dumps({**launched, "started_at": launched["started_at"] - 300}))
+        error = wait_fails(server, "died")
+    said = r"the server ended with exit status 3 before we looked, 30\d s after its launch"
+    assert re.fullmatch(said, error.what)
 
 
 def test_a_death_by_signal_names_the_signal_and_a_likely_cause(tmp_path: Path, port: int) -> None:

@@ -60,6 +60,7 @@ WRONG = {
     "restart node174": ("restart takes no word 'node174'", "inv restart --host node174"),
     "restart --host a benhc": ("restart takes no word 'benhc'", "did you mean the command 'bench'?"),
     "exec uptime": ("exec takes no word 'uptime'", "inv exec --cmd uptime"),
+    "put a.md /b.md": ("put takes no word 'a.md'", "inv put --src a.md"),
     "lab.reboot --inventory x": ("lab.reboot has no flag '--inventory'", "--host"),
     "bench --launches": ("bench: --launches needs a value", "inv --help bench"),
     "compare one": ("compare needs B", "inv compare A B"),
