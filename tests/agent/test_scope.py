@@ -200,6 +200,34 @@ def test_a_stale_python_process_goes_whatever_it_is_called() -> None:
     assert pids(world.decide(GPU0).ended) == {200, 201}
 
 
+@pytest.mark.parametrize(
+    ("uid", "changes", "reason"),
+    [
+        (BOB, {}, "another user's"),
+        (ME, {"slots": {200: "other"}}, "belongs to slot other"),
+        (ME, {"protected": Protected(("mystery",))}, "protected by the profile"),
+        (ME, {"agent": frozenset({200})}, "never ended"),
+        (ME, {"keeper": lambda process: "unit v.service would bring it back"}, "unit v.service"),
+    ],
+    ids=["another user", "another slot", "protected", "the agent's", "kept"],
+)
+def test_a_stale_python_process_that_is_not_ours_to_end_is_in_the_way(
+    uid: int, changes: dict[str, Any], reason: str
+) -> None:
+    world = World()
+    world.add(200, ["mystery"], comm="mystery", sid=150, pgid=150, gpus={0: 500}, uid=uid)
+    found = world.decide(GPU0, **changes)
+    assert (pids(found.ended), pids(found.blockers)) == (set(), {200})
+    assert reason in found.blockers[0].reason
+
+
+def test_a_stale_python_process_that_holds_only_our_port_is_in_the_way() -> None:
+    world = World()
+    world.add(200, ["mystery"], comm="mystery", sid=150, pgid=150, port=8000)
+    found = world.decide(Target(addresses=("127.0.0.1",), port=8000))
+    assert (pids(found.ended), pids(found.blockers)) == (set(), {200})
+
+
 def test_a_stale_process_of_another_program_is_in_the_way() -> None:
     world = World()
     world.add(200, ["./train"], comm="train", exe="/home/me/train", sid=150, pgid=150, gpus={0: 500})

@@ -10,8 +10,9 @@ import pytest
 
 from stoker.config.profile import Profile
 from stoker.config.template import BadTemplate
+from stoker.engines import get
 from stoker.errors import InputError
-from stoker.plan import build
+from stoker.plan import Instead, KillPolicy, build
 from tests.plan.conftest import HOST, dumping, plan_of
 
 
@@ -93,6 +94,7 @@ def test_argument_with_dashes_of_its_own_keeps_them() -> None:
         ("llamacpp", {"args": {"alias": "a, b"}}, {}, ("a, b", "a", "b")),
         ("llamacpp", {}, {"LLAMA_ARG_ALIAS": "a"}, ("a",)),
         ("vllm", {"served_name": "x", "args": {"served-model-name": "y"}}, {}, ("x",)),
+        ("llamacpp", {"args": {"alias": "a, ,b,"}}, {}, ("a, ,b,", "a", "b")),
     ],
 )
 def test_served_names(
@@ -109,6 +111,8 @@ def test_served_names(
         ("vllm", {}, {}, 15.0),
         ("vllm", {"args": {"shutdown-timeout": "120"}}, {}, 135.0),
         ("vllm", {"args": {"shutdown-timeout": "120"}}, {"grace_s": 3}, 3.0),
+        ("vllm", {"args": {"shutdown-timeout": "soon"}}, {}, 15.0),
+        ("vllm", {"args": {"shutdown-timeout": True}}, {}, 15.0),
         ("sglang", {}, {"grace_s": "0.5"}, 0.5),
     ],
 )
@@ -186,3 +190,24 @@ def test_names_with_line_breaks_stay_in_the_comment() -> None:
     host = type(HOST)("n\nrm -rf /", {}, (), "")
     script = build(host, "run:1", Profile.from_plain(dumping()), secrets=None, templates=()).script
     assert [line for line in script.splitlines() if "rm -rf" in line] == ["# rm -rf /, slot default"]
+
+
+@pytest.mark.parametrize(("venv", "python"), [("/opt/v", "/opt/v/bin/python"), (None, "python3")])
+def test_what_runs_in_place_of_a_server_has_its_environment_and_nothing_that_only_a_server_has(
+    venv: str | None, python: str
+) -> None:
+    data = {
+        "engine": "llamacpp",
+        "server": {"model": "/m", "port": 1, "wrap": ["numactl", "-i"], **({"venv": venv} if venv else {})},
+        "env": {"NCCL_PROTO": "LL"},
+        "expect": {"NCCL_PROTO": "Simple"},
+        "hooks": {"after_ready": ["true"]},
+    }
+    instead = Instead("m-probe", "print(1)", get("openai"), KillPolicy(("cmd:x",), 3.0))
+    got = build(HOST, "t", Profile.from_plain(data), secrets=None, templates=(), instead=instead)
+    assert got.argv == ("numactl", "-i", python, "-c", "print(1)")
+    assert (got.slot, got.port, got.python, got.engine.name) == ("m-probe", 0, python, "openai")
+    assert got.env == {"NCCL_PROTO": "LL"}
+    assert (got.expect, got.hooks.after_ready, got.kill.grace_s) == ({}, (), 3.0)
+    assert "STOKER_SLOT=m-probe" in got.script
+    assert "print(1)" in got.script

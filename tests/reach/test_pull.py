@@ -14,7 +14,7 @@ import pytest
 
 from stoker.errors import HostFailed, HostUnreachable, InputError
 from stoker.reach.client import Agent
-from stoker.reach.pull import announced, fetch, pull, read_manifest
+from stoker.reach.pull import MAX_BYTES, OnProgress, announced, fetch, read_manifest
 from stoker.reach.reach import Reach
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer
@@ -36,6 +36,13 @@ def remote(tmp_path: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     return folder
+
+
+def pull(
+    agent: Agent, there: str, here: Path, on_progress: OnProgress | None = None, max_bytes: int = MAX_BYTES
+) -> list[Path]:
+    """What a command does for a folder: all that is announced."""
+    return fetch(agent, announced(agent, there, max_bytes), here, on_progress)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

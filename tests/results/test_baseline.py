@@ -131,6 +131,14 @@ def test_runs_of_different_tuning_are_not_one_baseline(baselines: Baselines) -> 
         baselines.accept([good(), good(1, fingerprint=fingerprint(env=env))], by="x")
 
 
+def test_what_the_engine_sets_itself_may_differ_between_the_launches_of_a_baseline(
+    baselines: Baselines,
+) -> None:
+    env = {**fingerprint()["env"], "NCCL_CUMEM_ENABLE": "1"}
+    again = good(1, fingerprint=fingerprint(env=env))
+    assert len(baselines.accept([good(), again], by="x").launches) == 2
+
+
 def test_a_restart_between_the_launches_of_a_baseline_is_fine(baselines: Baselines) -> None:
     host = {**fingerprint()["host"], "boot_id": "boot-z"}
     env = {**fingerprint()["env"], "VLLM_HOST_PORT": "3"}

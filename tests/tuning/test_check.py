@@ -39,6 +39,30 @@ def test_every_code_has_a_case_and_every_case_a_code() -> None:
     assert seen == codes()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "setting", "end"),
+    [
+        (
+            "CUDA_DEVICE_MAX_CONNECTIONS",
+            "1",
+            {"engine": "sglang"},
+            "never gets in force: sglang sets it to '8'",
+        ),
+        (
+            "NCCL_CUMEM_ENABLE",
+            "0",
+            {"engine": "sglang", "args": {"enable-symm-mem": True}},
+            "never gets in force: sglang sets it to '1' under enable-symm-mem",
+        ),
+    ],
+)
+def test_what_an_engine_overwrites_is_told_with_the_argument_under_which_it_does(
+    name: str, value: str, setting: dict[str, Any], end: str
+) -> None:
+    (found,) = [r for r in check({name: value}, Setting(**setting)) if r.code.endswith("-overwritten")]
+    assert found.what == f"{name}={value!r} {end}"
+
+
 def test_remarks_come_by_name_and_then_by_severity() -> None:
     env = {"NCCL_P2P_LEVEL": "SYS", "NCCL_P2P_DISABLE": "1", "CUDA_LAUNCH_BLOCKING": "1", "NCCL_BUFSIZE": "1"}
     found = check(env, Setting())
