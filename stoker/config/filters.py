@@ -1,4 +1,7 @@
-"""Ansible's filters that runbooks use, by name and meaning, each bounded by what it is given."""
+"""Ansible's filters that runbooks use, by name and meaning, each bounded by what it is given.
+
+What one cannot do it says with ``ValueError`` or ``TypeError``, which the template tells with its place.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.config.inventory import Host
@@ -80,28 +80,19 @@ def check(book: Playbook, stages: Sequence[Stage], project: Project, options: Op
         serial.force(stage, frame)
 
 
+@dataclass(frozen=True)
 class _Run:
     """One run of a book."""
 
-    def __init__(
-        self,
-        book: Playbook,
-        project: Project,
-        options: Options,
-        connect: Callable[[Host], Agent],
-        watch: Watch,
-        stop: threading.Event,
-        journal: Journal,
-    ) -> None:
-        self.book = book
-        self.project = project
-        self.options = options
-        self.connect = connect
-        self.watch = watch
-        self.stop = stop
-        self.journal = journal
-        self.report = Report()
-        self._facts: dict[str, dict[str, Any]] = {}
+    book: Playbook
+    project: Project
+    options: Options
+    connect: Callable[[Host], Agent]
+    watch: Watch
+    stop: threading.Event
+    journal: Journal
+    report: Report = field(default_factory=Report, init=False)
+    _facts: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
 
     def all(self, stages: Sequence[Stage]) -> Report:
         """Every play; sessions are closed however it ends."""
