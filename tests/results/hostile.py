@@ -35,7 +35,7 @@ def lay(folder: Path) -> tuple[Store, Baselines]:
         for day, pace in enumerate(paces):
             _save(store, baselines, name, of, pace, f"r{number}-{day:03}", 1767268800.0 + 86400 * day)
     for number, at in enumerate(MOMENTS):
-        record = made.record([1e299] * 5, run_id=f"huge-{number}", started_at=at, model="huge")
+        record = made.record([1e149] * 5, run_id=f"huge-{number}", started_at=at, model="huge")
         store.save(record)
     return store, baselines
 
