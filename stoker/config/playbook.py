@@ -141,6 +141,7 @@ class _Plays(Steps):
                         line,
                         tags=frozenset(("always",)),
                         key=f"{key}.{name}.flush",
+                        implied=True,
                     )
                 )
             found += read

@@ -107,6 +107,7 @@ class Task:
         notify: Handlers to run at the end where it changes something.
         listen: Of a handler: what it is notified by, besides its name.
         included: Of ``include_tasks``: the steps of the file.
+        implied: Nobody wrote it: handlers that run between the sections of a play.
     """
 
     name: str
@@ -141,6 +142,7 @@ class Task:
     notify: tuple[str, ...] = ()
     listen: tuple[str, ...] = ()
     included: tuple[Entry, ...] = ()
+    implied: bool = False
 
     @property
     def place(self) -> str:

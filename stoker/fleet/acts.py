@@ -67,6 +67,8 @@ class Acts:
         title = _title(task, first)
         if not self.watch.begin(task, title, commands(list(turns.values()))):
             return Done({})
+        for turn in turns.values():
+            turn.session.doing = task.module if turn.hidden else title
         results = self._run(task, turns, outer, rescued)
         self._keep(task, title, results)
         for other in names if once else ():

@@ -83,6 +83,7 @@ class Session:
         self._bare = bare
         self._agent: Agent | None = None
         self.stop = stop or threading.Event()
+        self.doing = ""  # said again once the host is connected
 
     @property
     def agent(self) -> Agent:
@@ -90,6 +91,8 @@ class Session:
         if self._agent is None:
             self.note("connecting")
             self._agent = self._connect(self.host)
+            if self.doing:
+                self.note(self.doing)
         return self._agent
 
     def call(self, op: str, params: dict[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:

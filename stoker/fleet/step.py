@@ -261,6 +261,8 @@ class Turn:
 
     def _work(self, call: Call) -> Result:
         """What the module itself says."""
+        if not self.verb.book.fixed:
+            self.session.note(self.session.doing)
         try:
             return succeeded(self._outcomes(call))
         except StokerError as error:

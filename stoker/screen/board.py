@@ -73,6 +73,13 @@ class Board:
             told = ((part, "") if isinstance(part, str) else part for part in parts)
             self._line(host, *((self._spelled(text), style) for text, style in told))
 
+    def rest(self, host: str) -> None:
+        """A host does nothing for now: it has no bar."""
+        with self._lock:
+            row = self._rows.pop(host, None)
+            if row is not None and self._bars is not None:
+                self._bars.remove_task(row)
+
     def _line(self, host: str, *parts: str | tuple[str, str], whole: bool = False) -> None:
         name = host.ljust(self._width) + "  "
         put(self._console, line_of([(name, "bold"), *parts], after=len(name), whole=whole))

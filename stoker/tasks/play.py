@@ -120,7 +120,7 @@ def _show(run: Run, book: Playbook, chosen: Sequence[Stage], options: Options) -
         return EXIT_DONE
     if run.args["syntax_check"]:
         playing.check(book, chosen, run.project, options)
-        tasks = sum(1 for stage in chosen for _ in flat(stage.tasks))
+        tasks = sum(not task.implied for stage in chosen for task in flat(stage.tasks))
         told = f"{counts(len(chosen), 'play', 'plays')}, {counts(tasks, 'task', 'tasks')}"
         run.screen.say(("✓ ", "green"), f"{book.shown}: {told}, no mistake")
     if run.args["list_tasks"] or run.args["list_hosts"]:
@@ -141,8 +141,9 @@ def _list(run: Run, chosen: Sequence[Stage]) -> None:
             for name in hosts:
                 run.screen.say("  ", name)
         if run.args["list_tasks"]:
-            told["tasks"] = [task_data(task) for task in flat(stage.tasks)]
-            for task in flat(stage.tasks):
+            written = [task for task in flat(stage.tasks) if not task.implied]
+            told["tasks"] = [task_data(task) for task in written]
+            for task in written:
                 tags = f"  tags: {', '.join(sorted(task.tags))}" if task.tags else ""
                 run.screen.say("  ", task.name, (f"  {task.module}  {task.place}{tags}", "dim"))
         plays.append(told)

@@ -98,6 +98,7 @@ class Teller:
         what = _what(result)
         took = f"  ({seconds(result.seconds)})" if result.seconds >= 0.05 else ""
         self._board.line(host, _SIGNS[result.status], word, f": {what}" if what else "", (took, "dim"))
+        self._board.rest(host)
 
 
 def _what(result: Result) -> str:

@@ -236,6 +236,41 @@ def test_lists_and_checks_and_the_page_connect_nothing(books: Books) -> None:
     assert "nobody is there to be asked" in refused.err
 
 
+def test_the_page_has_the_commands_of_each_host_and_of_each_round(books: Books) -> None:
+    books.folder.write(
+        "playbooks/book.yml",
+        "- hosts: a,b\n  pre_tasks: [debug: {msg: begin}]\n  tasks:\n"
+        "    - {name: 'on {{ inventory_hostname }}', command: 'touch {{ inventory_hostname }}'}\n"
+        "    - {command: 'echo {{ item.x }}', loop: [{x: 1}, {x: two}], environment: {X: y}}\n"
+        "    - shell: echo 'it is {{ unknown.stdout }}'\n"
+        "    - {command: echo here, delegate_to: localhost}\n"
+        "    - {command: echo willing, when: inventory_hostname != 'a'}\n"
+        "    - {debug: {msg: 'of {{ inventory_hostname }}'}}\n",
+    )
+    page = books.folder.inv("play", "book", "--runbook")
+    assert page.code == 0, page.text
+    for words in (
+        "2. on {{ inventory_hostname }}\n",
+        "inv exec --host a --cmd 'touch a'\n   inv exec --host b --cmd 'touch b'\n",
+        'for each of `{"x": 1}`, `{"x": "two"}`',
+        "inv exec --host a,b --cmd 'export X=y; echo 1'\n",
+        "inv exec --host a,b --cmd 'export X=y; echo two'\n",
+        "inv exec --host b --cmd 'echo willing'\n",
+        """inv exec --host a,b --cmd 'echo '"'"'it is {{ unknown.stdout }}'"'"''""",
+        "inv exec --host localhost --cmd 'echo here'\n",
+        "Look at: of {{ inventory_hostname }}",
+    ):
+        assert words in page.out, page.text
+    listed = books.folder.inv("play", "book", "--list-tasks", "--json").json["plays"][0]["tasks"]
+    assert [task["module"] for task in listed] == [
+        "debug",
+        *["command"] * 2,
+        "shell",
+        *["command"] * 2,
+        "debug",
+    ]
+
+
 def test_a_run_of_the_command_can_be_resumed_and_says_what_was_lost(books: Books, tmp_path: Path) -> None:
     books.folder.write(
         "playbooks/book.yml",
@@ -255,3 +290,12 @@ def test_a_run_of_the_command_can_be_resumed_and_says_what_was_lost(books: Books
     ]
     assert rows[-1]["end"] == 0
     assert [row["status"] for row in rows if "step" in row] == ["changed", "failed", "changed", "ok"]
+
+
+def test_each_host_tells_what_it_does_now_also_once_it_is_connected(books: Books) -> None:
+    books.run(
+        "- hosts: a\n  tasks:\n    - {name: Look, command: 'true'}\n    - {command: 'true', no_log: true}\n"
+    )
+    doing = [event["name"] for host, event in books.heard.events if event["type"] == "activity"]
+    assert doing[:3] == ["Look", "connecting", "Look"]
+    assert set(doing[3:]) <= {"command"}

@@ -86,6 +86,20 @@ def test_clean_keeps_tabs_and_says_where_it_cut() -> None:
     assert clean("x" * 11, 10) == "x" * 9 + "…"
 
 
+def test_a_host_that_does_nothing_has_no_bar() -> None:
+    told = io.StringIO()
+    with Board(Console(file=told, width=100, force_terminal=True, force_interactive=True), 2) as board:
+        bars = board._bars
+        assert bars is not None
+        for host in ("a", "b"):
+            board.event(host, {"type": "activity", "name": "restart"})
+        board.rest("a")
+        board.rest("nobody")
+        assert [task.fields["host"].strip() for task in bars.tasks] == ["b"]
+        board.event("a", {"type": "activity", "name": "bench"})
+        assert [task.description for task in bars.tasks] == ["restart", "bench"]
+
+
 def test_a_terminal_without_our_signs_gets_others() -> None:
     """A real interpreter: what its streams can say is settled when it starts."""
     code = (
