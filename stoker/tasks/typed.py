@@ -66,6 +66,11 @@ class TypedProgram(Program):
         sys.stdout.write(_START.format(inv=spelled()))
         raise Exit(code=0)
 
+    def print_help(self) -> None:
+        """``stoker --help``: where to begin, before Invoke's own flags."""
+        sys.stdout.write(_START.format(inv=spelled()) + "\n")
+        super().print_help()
+
     def print_task_help(self, name: str) -> None:
         """Say what a command does, and how it is typed: Invoke leaves out the words that it demands."""
         context = self.parser.contexts[name]

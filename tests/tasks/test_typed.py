@@ -104,6 +104,14 @@ def test_nothing_typed_tells_where_to_begin(typist: Typist, program: str, words:
     assert max(len(line) for line in out.splitlines()) <= 80
 
 
+def test_help_of_the_program_begins_with_where_to_begin(typist: Typist) -> None:
+    code, out, err = typist.type("--help", program="stoker")
+    assert (code, err) == (0, "")
+    first, _, flags = out.partition("Core options:")
+    assert "stoker --list " in first
+    assert "--version" in flags
+
+
 def test_a_program_reads_the_mistake_as_json(typist: Typist) -> None:
     code, out, _ = typist.type("doctorr", "--json", program="stoker")
     document = json.loads(out)
