@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from . import launch, owners, procs, recognise, run
 from .context import AgentError, Context
 from .descriptors import overlap
+from .diagnosis import ranges
 from .gpu import GpuState
 from .procs import Process
 
@@ -205,7 +206,10 @@ def _gpus(plan: Mapping[str, Any], state: GpuState) -> str:
     if missing:
         has = f"{len(state.gpus)} GPUs" if state.gpus else f"no GPU ({state.why})"
         raise _NotFitError(f"GPU {', '.join(missing)} is not there; the host has {has}")
-    return ", ".join(f"{gpu.index}: {gpu.name}" for gpu in found)
+    named: Dict[str, List[int]] = {}
+    for gpu in found:
+        named.setdefault(gpu.name, []).append(gpu.index)
+    return "; ".join(f"{ranges(indices)}: {name}" for name, indices in named.items())
 
 
 def _address(
