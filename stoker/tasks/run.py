@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -72,13 +73,21 @@ class Run:
         return bool(self.args.get("check"))
 
     def need(self, flag: str, example: str) -> None:
-        """A flag that the command cannot do without.
+        """A flag that the command cannot do without, and the command with all that it needs.
 
         Raises:
             InputError: It is absent.
         """
+        from stoker.tasks.typed import again
+
         if not self.args[flag]:
-            raise InputError(f"--{flag.replace('_', '-')} is missing", next_step=example)
+            shown = re.findall(r"--([a-z-]+) ('[^']*'|\S+)", example)
+            lacks = [
+                f"--{name} {value}" for name, value in shown if not self.args.get(name.replace("-", "_"))
+            ]
+            raise InputError(
+                f"--{flag.replace('_', '-')} is missing", next_step=again(example.split()[1], " ".join(lacks))
+            )
 
     def hosts(self, *, demanded: bool = False) -> tuple[Host, ...]:
         """The hosts that are meant.

@@ -138,7 +138,9 @@ def again(name: str, more: str) -> str:
     first, rest = sys.argv[1:2], sys.argv[2:]
     if first != [name] or set(rest) & set(shelf.names()):
         rest = []
-    return " ".join(["inv", name, *(shlex.quote(word) for word in rest if word != "--host"), more])
+    if rest[-1:] == ["--host"]:  # without its value
+        rest.pop()
+    return " ".join(["inv", name, *map(shlex.quote, rest), more])
 
 
 def refuse(error: InputError, text: str = "") -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -84,6 +85,25 @@ def test_a_mistake_is_named_with_what_to_type(typist: Typist, tmp_path: Path, ty
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    ("typed", "after"),
+    [
+        ("capture --host node174", "inv capture --host node174 --name PROFILE"),
+        ("exec", "inv exec --host NAME --cmd 'uptime'"),
+        ("get --host a --json", "inv get --host a --json --src /PATH"),
+        ("put --src 'a b' --host a", "inv put --src 'a b' --host a --dest "),
+        ("lab.reboot", "inv lab.reboot --host node174"),
+    ],
+)
+def test_what_a_command_lacks_is_added_to_what_was_typed(
+    typist: Typist, tmp_path: Path, typed: str, after: str
+) -> None:
+    ProjectFolder(tmp_path).hosts({"node174": {}, "a": {}})
+    code, _, err = typist.type(*shlex.split(typed))
+    assert code == 2
+    assert f"  next: {after}" in err
+
+
 @pytest.mark.parametrize("typed", ["init --help", "--help init", "init -h", "help init", "init x --help"])
 def test_help_is_help_wherever_it_stands(typist: Typist, tmp_path: Path, typed: str) -> None:
     before = sorted(tmp_path.iterdir())
@@ -127,6 +147,7 @@ def test_a_program_reads_the_mistake_as_json(typist: Typist) -> None:
         ("restart --profile x --check", "inv restart --profile x --check --host NAME"),
         ("stop --forks=2", "inv stop --forks=2 --host NAME"),
         ("stop start", "inv stop --host NAME"),
+        ("stop --forks 2 --host", "inv stop --forks 2 --host NAME"),
     ],
 )
 def test_a_command_without_hosts_is_shown_as_it_was_typed(typist: Typist, typed: str, after: str) -> None:
