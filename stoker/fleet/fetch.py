@@ -17,7 +17,7 @@ from stoker.fleet.measure import subject_of
 from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
-    from stoker.reach.pull import Manifest, RemoteFile
+    from stoker.reach.manifest import Manifest, RemoteFile
     from stoker.results.record import Record
 
 _RUNS = "~/.stoker/runs"
@@ -35,7 +35,7 @@ def fetch(job: Job) -> Outcome:
     Raises:
         HostFailed: ``bad-result``: a run that cannot be read; the others were recorded.
     """
-    from stoker.reach.pull import announced
+    from stoker.reach.manifest import announced
 
     folder = job.args["path"]
     try:

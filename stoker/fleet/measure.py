@@ -200,7 +200,8 @@ def _unkept(results: list[dict[str, Any]]) -> list[str]:
 
 def _pull(job: Job, record: Record, results: list[dict[str, Any]]) -> None:
     """Bring the raw files beside the record."""
-    from stoker.reach.pull import announced, fetch
+    from stoker.reach.manifest import announced
+    from stoker.reach.pull import fetch
     from stoker.results.store import RECORD
 
     job.session.note("pulling")

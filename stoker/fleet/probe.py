@@ -213,7 +213,8 @@ def _refuse_incomplete(record: Record, data: dict[str, Any]) -> None:
 
 def _pull(job: Job, record: Record, results: Sequence[Mapping[str, Any]]) -> None:
     """Bring the raw files beside the record: NCCL's own logs among them."""
-    from stoker.reach.pull import announced, fetch
+    from stoker.reach.manifest import announced
+    from stoker.reach.pull import fetch
     from stoker.results.store import RECORD
 
     job.session.note("pulling")

@@ -86,7 +86,8 @@ def putting(what: Load) -> Verb:
 
 def get(job: Job) -> Outcome:
     """Brings a file or folder here; the data has ``files``, ``skipped`` and ``into``."""
-    from stoker.reach.pull import MAX_BYTES, How, announced, fetch
+    from stoker.reach.manifest import MAX_BYTES, announced
+    from stoker.reach.pull import How, fetch
 
     most = size_of(job.args["max_bytes"], "--max-bytes") if job.args["max_bytes"] else MAX_BYTES
     agent = job.session.agent

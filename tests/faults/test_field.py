@@ -59,7 +59,8 @@ import pytest
 
 from stoker.errors import HostUnreachable
 from stoker.reach.client import Agent
-from stoker.reach.pull import announced, fetch
+from stoker.reach.manifest import announced
+from stoker.reach.pull import fetch
 from stoker.reach.reach import Reach
 from tests.faults.mounts import mounts_refused, server_with
 from tests.reach.conftest import settings, target_of

@@ -16,7 +16,8 @@ import pytest
 
 from stoker.errors import HostFailed, HostUnreachable, InputError
 from stoker.reach.bare import run_bare
-from stoker.reach.pull import announced, fetch
+from stoker.reach.manifest import announced
+from stoker.reach.pull import fetch
 from stoker.reach.push import load, push
 from stoker.reach.reach import Reach
 from stoker.reach.target import Target

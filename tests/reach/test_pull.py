@@ -14,7 +14,8 @@ import pytest
 
 from stoker.errors import HostFailed, HostUnreachable, InputError
 from stoker.reach.client import Agent
-from stoker.reach.pull import MAX_BYTES, OnProgress, announced, fetch, read_manifest
+from stoker.reach.manifest import MAX_BYTES, announced, read_manifest
+from stoker.reach.pull import OnProgress, fetch
 from stoker.reach.reach import Reach
 from tests.reach.conftest import settings, target_of
 from tests.sshd import SshServer

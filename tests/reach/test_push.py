@@ -13,7 +13,8 @@ import pytest
 from stoker.errors import HostFailed, HostUnreachable, InputError
 from stoker.reach.carrier import Pace
 from stoker.reach.client import Agent
-from stoker.reach.pull import How, announced, fetch
+from stoker.reach.manifest import announced
+from stoker.reach.pull import How, fetch
 from stoker.reach.push import load, push
 from stoker.reach.reach import Reach
 from stoker.reach.target import Target

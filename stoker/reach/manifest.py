@@ -1,0 +1,109 @@
+"""What a host announces of a folder before it is pulled: nothing of it is believed unchecked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from stoker.errors import HostFailed
+from stoker.reach.client import Agent
+
+MAX_BYTES = 8 << 30
+MAX_FILES = 20_000
+NEXT = "look at that folder on the host; what was pulled before is whole, and running it again goes on"
+_NO_NAMES = frozenset(("", ".", ".."))
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file as the host announces it.
+
+    Args:
+        path: Relative, checked to stay inside the folder.
+        size: Bytes.
+        sha256: 64 hex digits.
+    """
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a host announces of a folder.
+
+    Args:
+        root: The folder's path there, links followed.
+        files: Every regular file in it.
+        skipped: (path, why) of what the host leaves out: links, odd names, too large files.
+        is_file: Whether a file was named, and not a folder.
+    """
+
+    root: str
+    files: tuple[RemoteFile, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+    is_file: bool = False
+
+
+def announced(agent: Agent, path: str, max_bytes: int = MAX_BYTES, *, single: bool = False) -> Manifest:
+    """What there is to pull; the host looks at sizes before it reads a file.
+
+    Args:
+        agent: The host.
+        path: Its folder.
+        max_bytes: More than that is refused, before anything is written here.
+        single: The path may be a file, which is then the only one of its folder.
+
+    Raises:
+        HostFailed: ``io``; ``bad-manifest``: a name that leaves the folder, a size over the limit.
+        HostUnreachable: Lost on the way.
+    """
+    answer = agent.call("manifest", {"path": path, "max_bytes": max_bytes, "single": single})
+    files = read_manifest(agent.host, answer, max_bytes)
+    listed = answer.get("skipped")
+    items = [item for item in (listed if isinstance(listed, list) else []) if isinstance(item, dict)]
+    skipped = tuple((str(item.get("path")), str(item.get("why"))) for item in items[:MAX_FILES])
+    is_file = single and answer.get("single") is True and len(files) == 1
+    return Manifest(str(answer.get("root") or path), tuple(files), skipped, is_file)
+
+
+def read_manifest(host: str, answer: dict[str, Any], max_bytes: int) -> list[RemoteFile]:
+    """What a host announces, nothing of it believed unchecked.
+
+    Raises:
+        HostFailed: ``bad-manifest``.
+    """
+    files, seen, total = [], set[str](), 0
+    listed = answer.get("files")
+    for item in listed if isinstance(listed, list) else [None]:
+        file = _announced(item)
+        if file is None or file.path in seen:
+            raise refused(host, f"announces a file that is none of its folder's: {item!r:.200}")
+        seen.add(file.path)
+        total += file.size
+        files.append(file)
+    if total > max_bytes or len(files) > MAX_FILES:
+        raise refused(host, f"{len(files)} files of {total} bytes are over the limit ({max_bytes} bytes)")
+    return files
+
+
+def _announced(item: Any) -> RemoteFile | None:
+    """A manifest's entry; None for one that is not right."""
+    if not isinstance(item, dict):
+        return None
+    path, size, digest = item.get("path"), item.get("size"), item.get("sha256")
+    if not isinstance(path, str) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        return None
+    if not isinstance(digest, str) or len(digest) != 64 or set(digest) - set("0123456789abcdef"):
+        return None
+    parts = path.split("/")
+    inside = not _NO_NAMES.intersection(parts)  # an absolute path begins with an empty one
+    return RemoteFile(path, size, digest) if inside and not _CONTROL.search(path) else None
+
+
+def refused(host: str, what: str) -> HostFailed:
+    """What a host announces cannot be believed."""
+    return HostFailed(what, host=host, kind="bad-manifest", next_step=NEXT)
