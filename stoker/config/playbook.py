@@ -101,6 +101,10 @@ class _Plays(Steps):
         if not isinstance(value, dict):
             self.note(path, f"a play is a mapping, here is {kind(value)}", "write NAME: VALUE")
             value = {"hosts": "all"}
+        if "hosts" not in value and any(str(name) in self.modules for name in value):
+            hint = "put it below tasks: of a play with hosts:, or include this file there by include_tasks"
+            self.note(path, "here stands a task, where a play is expected", hint)
+            value = {"hosts": "all"}
         self._keys(path, value, "play", words.PLAY, ())
         if not value.get("hosts"):
             self.note((*path, "hosts"), "the play names no hosts", "add hosts: PATTERN")

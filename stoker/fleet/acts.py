@@ -162,6 +162,15 @@ class Acts:
             }
         )
 
+    def _again(self, host: str) -> str:
+        """How to go on once the reason is dealt with."""
+        given = self.options
+        if given.check:
+            return f"inv play {self.shown} --limit {host}"
+        if given.limit or given.tags or given.skip_tags or given.extra or given.start_at:
+            return "the same command with --resume goes on from there"
+        return f"inv play {self.shown} --resume"
+
     def _located(self, result: Result, task: Task, host: str) -> StokerError | None:
         """A host's failure with the task that it stopped at, and what to do next."""
         error = result.error
@@ -169,7 +178,7 @@ class Acts:
             return None
         said = error.what if not result.hidden else "failed (not shown: no_log)"
         what, evidence = f"{task.place}: {task.name}: {said}", () if result.hidden else error.evidence
-        hint = error.next_step or f"inv play {self.shown} --limit {host}"
+        hint = error.next_step or self._again(host)
         if isinstance(error, HostError):
             return type(error)(what, host=host, kind=error.kind, evidence=evidence, next_step=hint)
         return StokerError(what, where=host, evidence=evidence, next_step=hint)

@@ -75,8 +75,8 @@ def _options(run: Run) -> Options:
 
     return Options(
         limit=tuple(run.args["limit"]),
-        tags=_split(run.args["tags"]),
-        skip_tags=_split(run.args["skip_tags"]),
+        tags=_tags(run, "tags"),
+        skip_tags=_tags(run, "skip_tags"),
         extra=extravars.parse(run.args["extra_var"], run.settings.root, open_vault=run.project.open_vault),
         check=run.check,
         forks=run.args["forks"] or run.settings.forks,
@@ -85,8 +85,19 @@ def _options(run: Run) -> Options:
     )
 
 
-def _split(texts: Sequence[str]) -> frozenset[str]:
-    return frozenset(tag.strip() for text in texts for tag in text.split(",") if tag.strip())
+def _tags(run: Run, name: str) -> frozenset[str]:
+    """Tags, as typed.
+
+    Raises:
+        InputError: The flag names none: an empty variable of a script must not mean all.
+    """
+    from stoker.errors import InputError
+
+    tags = frozenset(tag.strip() for text in run.args[name] for tag in text.split(",") if tag.strip())
+    if run.args[name] and not tags:
+        flag = "--" + name.replace("_", "-")
+        raise InputError("no tag is named", where=flag, next_step="name one, or leave it out")
+    return tags
 
 
 def _journal(run: Run, book: Playbook, options: Options) -> Journal | None:

@@ -57,6 +57,7 @@ class TypedProgram(Program):
             refuse(_told(error, self._names(), self._flags_of(error.context)))
         for context in self.tasks:
             self._look_at_positionals(context)
+            self._look_at_lists(context)
         asked = self.args.help.value
         if isinstance(asked, str) and asked not in self._names():
             refuse(_no_command(asked, self._names()))
@@ -103,6 +104,22 @@ class TypedProgram(Program):
                 raise Exit(code=0)
             if isinstance(value, str) and value.startswith("-") and value != "-":
                 refuse(_no_flag(value, str(context.name), self._flags_of(context)))
+
+    def _look_at_lists(self, context: ParserContext) -> None:
+        """A flag that may be given several times, and was given nothing: Invoke takes it for none at all."""
+        words = self.argv[1:]
+        for word, after in zip(words, [*words[1:], "--"], strict=True):
+            if word == "--":
+                return
+            argument = context.flags.get(word)
+            if argument is not None and argument.kind is list and (after == "--" or after in context.flags):
+                refuse(
+                    InputError(
+                        f"{word} needs a value",
+                        where=str(context.name),
+                        next_step=_help_of(str(context.name)),
+                    )
+                )
 
     def _names(self) -> set[str]:
         return set(self.parser.contexts) | set(self.parser.contexts.aliases)

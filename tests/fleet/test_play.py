@@ -234,7 +234,7 @@ def test_a_failed_command_shows_its_last_words_and_where_it_stands(books: Books)
     error = report.parts["a"].error
     assert error is not None
     assert (error.what, error.evidence) == ("book.yml:3: try it: exit code 7", ("gone wrong",))
-    assert error.next_step == "inv play book.yml --limit a"
+    assert error.next_step == "inv play book.yml --resume"
 
 
 def test_a_program_that_is_not_there_fails_the_host(books: Books) -> None:

@@ -234,6 +234,9 @@ def test_lists_and_checks_and_the_page_connect_nothing(books: Books) -> None:
     refused = books.folder.inv("play", "book", "--step")
     assert refused.code == 2, refused.text
     assert "nobody is there to be asked" in refused.err
+    untagged = books.folder.inv("play", "book", "--tags", "", "--list-tasks")
+    assert untagged.code == 2, untagged.text
+    assert "no tag is named" in untagged.err
 
 
 def test_the_page_has_the_commands_of_each_host_and_of_each_round(books: Books) -> None:
