@@ -1,0 +1,88 @@
+"""``bench --bench serve`` and ``spec`` on a host of the lab, where the pace is a documented model's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.lab import lab as control
+from tests.e2e.project import Ended, ProjectFolder
+
+ROOT = Path(__file__).parents[2]
+EAGLE = "kimi-k25-eagle3"
+AT = ("--host", "node174")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("measure") / ".lab"
+    control.up(folder, 1, load_s=0.1)
+    yield folder
+    control.down(folder)
+
+
+@pytest.fixture
+def project(lab: Path, tmp_path: Path) -> Iterator[ProjectFolder]:
+    """A project of that host; nothing runs there, before and after."""
+    folder = ProjectFolder(tmp_path)
+    shutil.copytree(ROOT / "profiles", tmp_path / "profiles")
+    shutil.copytree(lab / "inventory", tmp_path / "inventory")
+    yield folder
+    control.reboot(lab, "node174")
+
+
+def inv(project: ProjectFolder, *argv: str) -> Ended:
+    env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ended = project.inv(*argv, env=env, timeout_s=200)
+    assert ended.code == 0, ended.text
+    return ended
+
+
+@pytest.mark.timeout(120)
+def test_serve_measures_open_and_closed_loops_and_keeps_them_apart(project: ProjectFolder) -> None:
+    inv(project, "restart", *AT, "--profile", "nccl-tuned")
+    asked = ("--bench", "serve", "--requests", "8", "--input", "64", "--output", "16-32", "--runs", "1")
+    closed = inv(project, "bench", *AT, *asked, "--concurrency", "1,4", "--json")
+    opened = inv(project, "bench", *AT, *asked, "--rate", "10", "--goodput", "ttft=5", "--json")
+    assert [len(one.json["hosts"]["node174"]["results"]) for one in (closed, opened)] == [1, 1]
+    rows = inv(project, "results", "--json").json["results"]
+    assert [row["size"] for row in rows] == ["64+16-32 10/s", "64+16-32×4", "64+16-32×1"]
+    run = inv(project, "show", rows[0]["run_id"], "--json").json["run"]
+    figures = {name: metric["value"] for name, metric in run["metrics"].items()}
+    # A prompt of 64 tokens takes 31 ms, and a token 11.2 ms on the tuned host.
+    assert 0.02 < figures["ttft_s"] < 0.5
+    assert 0.01 < figures["tpot_s"] < 0.1
+    assert figures["ttft_s"] <= figures["ttft_p90_s"] <= figures["ttft_p99_s"] < figures["e2e_p99_s"]
+    assert figures["good_req_s"] == pytest.approx(figures["req_s"])
+    client = run["launches"][0]["machine"]["client"]
+    assert client["opened"] > 0
+    assert all(
+        sample["valid"] and 16 * 8 <= sample["tokens"] <= 32 * 8 for sample in run["launches"][0]["runs"]
+    )
+    one, four = (row["tok_s"] for row in reversed(rows[1:]))
+    assert four > 1.2 * one, "four requests at once share each step"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_spec_finds_what_the_model_says_and_the_report_shows_it(project: ProjectFolder) -> None:
+    """Three steps yield 2.31 tokens, break even at 1.84 and are 25 % faster on the tuned host."""
+    inv(project, "restart", *AT, "--profile", EAGLE)
+    how = ("--profile", EAGLE, "--steps", "3", "--concurrency", "1", "--runs", "3", "--tokens", "120")
+    ended = inv(project, "spec", *AT, *how, "--json")
+    (row,) = ended.json["hosts"]["node174"]["results"][0]["rows"]
+    assert (row["setting"], row["batch"], row["word"]) == ("3 steps", 1, "pays")
+    assert row["acceptance"]["length"] == pytest.approx(2.31, rel=0.05)
+    assert row["break_even"] == pytest.approx(1.84, rel=0.1)
+    assert row["speedup"] == pytest.approx(1.25, rel=0.1)
+    servers = inv(project, "status", *AT, "--json").json["hosts"]["node174"]["results"][0]["servers"]
+    assert [one["launch"]["profile"] for one in servers if one["alive"]] == [EAGLE], "it was put back"
+    inv(project, "report")
+    page = (project.root / "results" / "report.html").read_text()
+    assert "Does speculative decoding pay?" in page
+    assert "Batch 1: pays (3 steps, 1.2" in page
