@@ -114,6 +114,8 @@ def logs(job: Job) -> Outcome:
         "follow": follow,
         **_since(job.args["since"]),
     }
+    if follow:
+        job.session.doing = "following (Ctrl-C ends it)"
     try:
         data = job.session.call("logs", params)
     except HostFailed as error:

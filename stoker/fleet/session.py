@@ -91,8 +91,7 @@ class Session:
         if self._agent is None:
             self.note("connecting")
             self._agent = self._connect(self.host)
-            if self.doing:
-                self.note(self.doing)
+            self.note(self.doing or "at work")
         return self._agent
 
     def call(self, op: str, params: dict[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
