@@ -106,9 +106,12 @@ class _Run:
         except KeyboardInterrupt:
             self.report.interrupted = True
         finally:
-            for part in self.report.parts.values():
-                for session in (part.session, *part.delegates.values()):
-                    session.close()
+            parts = self.report.parts.values()
+            sessions = [one for part in parts for one in (part.session, *part.delegates.values())]
+            for session in sessions:  # else each host's agent would be waited for in turn
+                session.leave()
+            for session in sessions:
+                session.close()
             self.journal.end(self.report.exit_code)
         return self.report
 

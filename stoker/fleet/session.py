@@ -144,6 +144,12 @@ class Session:
         """Say what is being done now, where there is a bar to say it on."""
         self.emit({"type": "activity", "name": activity})
 
+    def leave(self) -> None:
+        """Tell the agent to end without waiting for it; :meth:`close` does."""
+        if self._agent is not None:
+            with contextlib.suppress(OSError):
+                self._agent.leave()
+
     def close(self) -> None:
         """End the agent and the connection; a second time is harmless."""
         agent, self._agent = self._agent, None

@@ -118,6 +118,11 @@ class Agent:
             with contextlib.suppress(Unreachable):
                 self._wire.send({"cancel": running})
 
+    def leave(self) -> None:
+        """Tell the agent to end without waiting for it; who closes many tells all of them first."""
+        if not self._closed.is_set():
+            self._channel.end_input()
+
     def close(self) -> None:
         """End the agent and the connection; a second time is harmless.
 
