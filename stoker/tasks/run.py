@@ -19,16 +19,15 @@ from stoker.fleet import servers
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.pool import HostResult, fan_out, roll
 from stoker.fleet.project import Project
-from stoker.fleet.session import OnText, Session, target_of
-from stoker.reach.bare import Finished, run_bare
-from stoker.reach.client import Agent
-from stoker.reach.reach import Reach
-from stoker.reach.target import ReachSettings
 from stoker.screen import Board, Screen, seconds
 from stoker.tasks.outcomes import code_of, result_data, told
 
-if TYPE_CHECKING:  # what plans a launch is loaded where one is planned
+if TYPE_CHECKING:  # what plans a launch is loaded where one is planned, and SSH where a host is reached
+    from stoker.fleet.session import OnText
     from stoker.plan import LaunchPlan
+    from stoker.reach.bare import Finished
+    from stoker.reach.client import Agent
+    from stoker.reach.reach import Reach
 
 
 class Run:
@@ -171,6 +170,8 @@ class Run:
         """
         if not sys.stdin.isatty():
             return
+        from stoker.fleet.session import target_of
+
         targets = [target_of(host, self.project.secrets) for host in hosts]
         self.reach.unlock(targets, passphrase)
 
@@ -242,6 +243,8 @@ class Run:
         Raises:
             StokerError: Of the verb, or the fault.
         """
+        from stoker.fleet.session import Session
+
         session = Session(host, self.connect, board.event, self.bare, self.stop)
         try:
             return verb.on(Job(self.project, session, args, check=self.check), plans)
@@ -276,16 +279,24 @@ class Run:
             InputError: ssh_config cannot be read.
         """
         if self._reach is None:
+            from stoker.reach.reach import Reach
+            from stoker.reach.target import ReachSettings
+
             self._reach = Reach(ReachSettings.of(self.settings))
         return self._reach
 
     def connect(self, host: Host) -> Agent:
         """Open a host's agent; Ctrl-C ends what it is asked to do."""
+        from stoker.fleet.session import target_of
+
         with self._gate:
             return self.reach.connect(target_of(host, self.project.secrets), self.stop)
 
     def bare(self, host: Host, command: str, timeout_s: float | None, on_text: OnText) -> Finished:
         """Run one shell command on a host, without the agent."""
+        from stoker.fleet.session import target_of
+        from stoker.reach.bare import run_bare
+
         target = target_of(host, self.project.secrets)
         return run_bare(target, command, self.reach, timeout_s=timeout_s, on_output=on_text, stop=self.stop)
 
