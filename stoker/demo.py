@@ -64,7 +64,7 @@ def tell(folder: Path, engine: str, screen: Screen, *, keep: bool = False) -> in
             code = _play(scene, project, screen)
             if code != scene.code:
                 told = f"inv {scene.argv[0]} ended with {code}, the story expects {scene.code}"
-                screen.error(StokerError(told, next_step=f"the project of the demo is {project}"))
+                screen.error(StokerError(told, next_step=_after_failure(project)))
                 return EXIT_FAULT
     screen.say(("the end ", "bold green"), f"({time.monotonic() - begin:.0f} s)")
     if not keep:
@@ -72,6 +72,17 @@ def tell(folder: Path, engine: str, screen: Screen, *, keep: bool = False) -> in
         screen.say(f"what it measured is in {shown}: inv results, show, compare and report work there")
         screen.say("next: inv lab.up starts a simulated host that stays, for what you want to try")
     return EXIT_DONE
+
+
+def _after_failure(project: Path) -> str:
+    """What to do about a story that went otherwise: most often the machine was too busy to measure on."""
+    load, cpus = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    looked = f"look at what it measured in {quote(os.path.relpath(project))} (inv results, show, explain)"
+    if load <= cpus:
+        return looked
+    return (
+        f"this machine is busy (load {load:.0f} on {cpus} CPUs): tell it again when it is idle, or {looked}"
+    )
 
 
 def _scenes(engine: str) -> Sequence[Scene]:

@@ -213,7 +213,8 @@ def describe(proof: dict[str, Any]) -> str:
     if not names:
         return f"no variables to prove ({_count(len(workers), 'worker', 'workers')})"
     word = {"in-force": "in force", "not-in-force": "NOT in force", "unproven": "unproven"}[proof["verdict"]]
-    return f"{_count(names, 'variable', 'variables')} {word} in {len(readable)} of {len(workers)} workers"
+    known = f"{len(readable)} of {_count(len(workers), 'worker', 'workers')}"
+    return f"{_count(names, 'variable', 'variables')} {word} in {known}"
 
 
 def differences(proof: dict[str, Any]) -> list[str]:

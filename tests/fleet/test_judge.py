@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stoker.fleet import benchlines, judge
+from stoker.fleet import benchlines, judge, life
 from stoker.fleet.job import Job
 from stoker.fleet.project import Project
 from stoker.results.baseline import Baselines
@@ -78,3 +78,9 @@ def test_what_disturbed_a_run_is_said_once(tmp_path: Path) -> None:
         assert told.data["disturbed"] == ["the host was overloaded: load 130 or more on 64 CPUs"]
     lines = [text for text, _ in benchlines.outcome(job, record.judged(assess(record, base)), base).lines]
     assert lines[-1] == "and 5 more: inv explain --host node174", "what to do is no cause"
+
+
+def test_a_proof_of_one_worker_is_told_as_of_one() -> None:
+    proof: dict[str, Any] = {"verdict": "in-force", "variables": ["A"], "workers": [{"source": "memory"}]}
+    assert life.describe(proof) == "1 variable in force in 1 of 1 worker"
+    assert life.describe({**proof, "workers": proof["workers"] * 8}).endswith("in 8 of 8 workers")
