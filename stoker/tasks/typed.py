@@ -155,8 +155,6 @@ def again(name: str, more: str) -> str:
     first, rest = sys.argv[1:2], sys.argv[2:]
     if first != [name] or set(rest) & set(shelf.names()):
         rest = []
-    if rest[-1:] == ["--host"]:  # without its value
-        rest.pop()
     return " ".join(["inv", name, *map(shlex.quote, rest), more])
 
 

@@ -150,7 +150,6 @@ def test_a_program_reads_the_mistake_as_json(typist: Typist) -> None:
         ("restart --profile x --check", "inv restart --profile x --check --host NAME"),
         ("stop --forks=2", "inv stop --forks=2 --host NAME"),
         ("stop start", "inv stop --host NAME"),
-        ("stop --forks 2 --host", "inv stop --forks 2 --host NAME"),
     ],
 )
 def test_a_command_without_hosts_is_shown_as_it_was_typed(typist: Typist, typed: str, after: str) -> None:
