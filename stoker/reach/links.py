@@ -1,4 +1,4 @@
-"""SSH connections by paramiko: our socket, algorithms, keys and host-key policy; jump hosts are shared."""
+"""SSH connections by Fabric, with our socket, transport, keys and host-key policy; jump hosts are shared."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from concurrent.futures import Future
 from typing import Any
 
 import paramiko
+from fabric import Connection
+from fabric.config import Config
 
 from stoker.reach.door import Unreachable, door
 from stoker.reach.hostcert import parse
@@ -33,21 +35,33 @@ _RETRY_S = 0.3
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
+class _Connection(Connection):  # type: ignore[misc]  # Fabric ships no types
+    """Fabric's connection with attributes of its own.
+
+    Fabric's would look each one up among all its names and write it into the config as well, which then
+    merges anew and is empty meanwhile for every other thread; it costs as much as the login.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
 class Link:
     """A logged-in connection to one hop.
 
     Args:
         hop: What it leads to.
-        transport: paramiko's.
+        connection: Fabric's.
         below: What carries it and ends with it: a socket, a channel through a jump host, or a ProxyCommand.
         release: Called once, at the end.
         alarms: What knows the time, for whoever waits on it.
     """
 
-    def __init__(self, hop: Hop, transport: LeanTransport, below: Any, release: Any, alarms: Alarms) -> None:
+    def __init__(self, hop: Hop, connection: Connection, below: Any, release: Any, alarms: Alarms) -> None:
         self.hop = hop
         self.alarms = alarms
-        self.transport = transport
+        self.transport: paramiko.Transport = connection.transport
+        self._connection = connection
         self._below = below
         self._release = release
 
@@ -61,7 +75,7 @@ class Link:
         release, self._release = self._release, None
         if release is None:
             return
-        _end(self.transport, self._below)
+        _end(self._connection, self._below)
         release()
 
 
@@ -85,6 +99,9 @@ class Links:
         self._known_hosts = known_hosts
         self._keys = keys
         self._alarms = Alarms()
+        # Nothing of Fabric's own files and variables: the project and ssh_config have said it all.
+        self._config = Config(lazy=True, ssh_config=paramiko.SSHConfig())
+        self._config._set(_keypath=())  # else each look finds out anew, by an exception, that it has none
         self._lock = threading.Lock()
         self._gateways: dict[Hop, _Shared] = {}
 
@@ -134,53 +151,36 @@ class Links:
 
     def _try(self, hop: Hop, gateway: Link | None, login_timeout_s: float) -> Link:
         below = _below(hop, gateway)
-        transport = self._transport(hop, below, login_timeout_s + _SLACK_S)
+        connection = self._connection(hop, below, login_timeout_s + _SLACK_S)
         try:
-            self._log_in(hop, transport, below, Guard(self._alarms, login_timeout_s, _socket(below)))
+            _log_in(hop, connection, below, Guard(self._alarms, login_timeout_s, _socket(below)))
         except BaseException:
-            _end(transport, below)
+            _end(connection, below)
             raise
-        transport.set_keepalive(_KEEPALIVE_S)
-        return Link(hop, transport, below, lambda: self._give_back(gateway), self._alarms)
+        connection.transport.set_keepalive(_KEEPALIVE_S)
+        return Link(hop, connection, below, lambda: self._give_back(gateway), self._alarms)
 
-    def _transport(self, hop: Hop, below: Any, patience_s: float) -> LeanTransport:
-        """paramiko's transport, which asks for the kinds of host key that are known first."""
-        known = self._known_hosts.kinds(hop)
-        transport = LeanTransport(_socket(below), known, bool(self._known_hosts.authorities(hop)))
-        transport.banner_timeout = transport.auth_timeout = patience_s
-        return transport
-
-    def _log_in(self, hop: Hop, transport: LeanTransport, below: Any, guard: Guard) -> None:
-        """Banner, key exchange, host key and login, within the time there is.
-
-        Raises:
-            Unreachable: Whatever stood in the way.
-        """
-        try:
-            with guard, door(str(hop)):
-                transport.start_client()
-                self._verify(hop, transport.get_remote_server_key())
-                Login(hop, self._keys).authenticate(transport)
-        except Unreachable as error:
-            if guard.fired:
-                raise _too_slow(hop, transport, guard.seconds) from error
-            if isinstance(below, Proxy) and error.kind in ("lost", "banner"):
-                words = below.last_words()
-                raise Unreachable("banner", f"{hop}: its ProxyCommand ended", evidence=words) from error
-            raise
-
-    def _verify(self, hop: Hop, key: paramiko.PKey) -> None:
-        """Accept, record or refuse a host's key.
-
-        Raises:
-            Unreachable: Refused.
-        """
-        shown = getattr(key, "public_blob", None)
-        certificate = parse(shown.key_blob) if shown is not None else None
-        if certificate is not None:
-            self._known_hosts.verify_certificate(hop, certificate)
-        else:
-            self._known_hosts.verify(hop, HostKey(key.get_name(), key.get_base64()))
+    def _connection(self, hop: Hop, below: Any, patience_s: float) -> Connection:
+        """Fabric's connection, told everything: what is left out it would look up by itself."""
+        # The kinds of host key that are known are asked for first.
+        kinds, wants_certificate = self._known_hosts.kinds(hop), bool(self._known_hosts.authorities(hop))
+        connection = _Connection(
+            hop.address,
+            user=hop.user,
+            port=hop.port,
+            config=self._config,
+            gateway=False,
+            forward_agent=False,
+            connect_kwargs={
+                "sock": _socket(below),
+                "auth_strategy": Login(hop, self._keys),
+                "transport_factory": lambda sock, **_: LeanTransport(sock, kinds, wants_certificate),
+                "banner_timeout": patience_s,
+                "auth_timeout": patience_s,
+            },
+        )
+        connection.client.set_missing_host_key_policy(_Policy(hop, self._known_hosts))
+        return connection
 
     def _lease(self, hop: Hop, login_timeout_s: float) -> Link:
         """A jump host's link: one connection for all hosts behind it, and one failure for all who wait."""
@@ -217,6 +217,27 @@ class Links:
         gateway.close()
 
 
+class _Policy(paramiko.MissingHostKeyPolicy):
+    """Every key comes here: paramiko's own store of known keys is left empty."""
+
+    def __init__(self, hop: Hop, known_hosts: KnownHosts) -> None:
+        self._hop = hop
+        self._known_hosts = known_hosts
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        """Accept, record or refuse.
+
+        Raises:
+            Unreachable: Refused.
+        """
+        shown = getattr(key, "public_blob", None)
+        certificate = parse(shown.key_blob) if shown is not None else None
+        if certificate is not None:
+            self._known_hosts.verify_certificate(self._hop, certificate)
+        else:
+            self._known_hosts.verify(self._hop, HostKey(key.get_name(), key.get_base64()))
+
+
 def _below(hop: Hop, gateway: Link | None) -> Any:
     """What carries the connection."""
     if hop.proxy_command:
@@ -233,8 +254,27 @@ def _socket(below: Any) -> Any:
     return below.socket if isinstance(below, Proxy) else below
 
 
-def _too_slow(hop: Hop, transport: LeanTransport, login_timeout_s: float) -> Unreachable:
-    if not transport.remote_version:
+def _log_in(hop: Hop, connection: Connection, below: Any, guard: Guard) -> None:
+    """Banner, key exchange, host key and login, within the time there is.
+
+    Raises:
+        Unreachable: Whatever stood in the way.
+    """
+    try:
+        with guard, door(str(hop)):
+            connection.open()
+    except Unreachable as error:
+        if guard.fired:
+            raise _too_slow(hop, connection, guard.seconds) from error
+        if isinstance(below, Proxy) and error.kind in ("lost", "banner"):
+            words = below.last_words()
+            raise Unreachable("banner", f"{hop}: its ProxyCommand ended", evidence=words) from error
+        raise
+
+
+def _too_slow(hop: Hop, connection: Connection, login_timeout_s: float) -> Unreachable:
+    transport = connection.client.get_transport()
+    if transport is None or not transport.remote_version:
         return Unreachable("banner", f"{hop}: connected, but no SSH banner within {login_timeout_s:g} s")
     return Unreachable(
         "timeout",
@@ -243,8 +283,8 @@ def _too_slow(hop: Hop, transport: LeanTransport, login_timeout_s: float) -> Unr
     )
 
 
-def _end(transport: LeanTransport, below: Any) -> None:
+def _end(connection: Connection, below: Any) -> None:
     """Close a connection and what carries it. The socket first: paramiko's thread would else wait on it."""
     shut(_socket(below))
-    transport.close()
+    connection.client.close()
     below.close()

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from stoker.reach import sockets
+from stoker.reach.keys import Keyring
+from stoker.reach.known_hosts import KnownHosts
+from stoker.reach.links import Links
 from stoker.reach.route import Hop
 from stoker.reach.sockets import Alarms
 
@@ -44,6 +47,20 @@ def hop(number: int) -> Hop:
         via=None,
         proxy_command="",
     )
+
+
+def test_many_threads_make_connections_at_once(hurry: None) -> None:
+    links = Links(KnownHosts(), Keyring())
+    begin = threading.Barrier(THREADS)
+
+    def make(thread: int) -> list[str]:
+        begin.wait()
+        made = [links._connection(hop(thread + 1), None, 5.0) for _ in range(EACH)]
+        return [f"{one.user}@{one.host}:{one.port}" for one in made]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(make, range(THREADS)))
+    assert found == [[f"nobody@127.0.0.{thread + 1}:22"] * EACH for thread in range(THREADS)]
 
 
 def test_alarms_call_in_order_and_never_what_was_cancelled() -> None:
