@@ -48,10 +48,10 @@ def random_case(dice: random.Random) -> tuple[list[list[float]], list[list[float
     return base, new, dice.random() < 0.7
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_judge_agrees_with_the_reference_over_random_cases(seed: int) -> None:
     dice = random.Random(seed)
-    for _ in range(300):
+    for _ in range(200):
         base, new, higher = random_case(dice)
         want: dict[str, Any] = verdict_ref.compare(base, new, higher)  # type: ignore[no-untyped-call]
         have = judge(base, new, higher_is_better=higher)
