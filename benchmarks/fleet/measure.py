@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 from tests.sshd import descendants, program_of
 
 _SUBREAPER = 36
+_AUTOGROUP_NICE = "-15"
 # A rival that takes longer has lost.
 _MOST_S = 240
 
@@ -134,6 +136,7 @@ def run(one: Contender, folder: Path) -> Sample:
             stderr=said,
             start_new_session=True,
         )
+        _put_first(process.pid)
         late = _Late(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - begin
@@ -146,6 +149,15 @@ def run(one: Contender, folder: Path) -> Sample:
             last = next((line.strip() for line in reversed(words) if line.strip()), "")
             raise Failed(f"ended with {process.returncode}: {last[:120]}")
     return Sample(wall, cpu, usage.ru_maxrss / 1024)
+
+
+def _put_first(pid: int) -> None:
+    """Let a contender go before the hosts, as on a machine of its own.
+
+    Linux shares its CPUs among sessions: fifty logins of hosts that run here too would get fifty times as much.
+    """
+    with contextlib.suppress(OSError):  # only root may, and not every kernel does so
+        Path(f"/proc/{pid}/autogroup").write_text(_AUTOGROUP_NICE)
 
 
 class _Late:
