@@ -11,6 +11,8 @@ import time
 from collections.abc import Sequence
 
 _MAX_SAID = 16 * 1024
+_POLL_S = 0.05
+_STRAGGLER_S = 0.3  # for what children of the program still write
 
 
 class Clock:
@@ -82,7 +84,9 @@ def output(argv: Sequence[str], clock: Clock, most: int) -> bytes:
 
 
 def _read(process: subprocess.Popen[bytes], clock: Clock, most: int) -> tuple[bytes, bytes]:
-    """(output, the end of its error output), both read until the program closes them.
+    """(output, the end of its error output), both read until the program closes them, or has ended.
+
+    An agent that it started may hold them on.
 
     Raises:
         ProcessError: It took too long or printed too much.
@@ -92,10 +96,17 @@ def _read(process: subprocess.Popen[bytes], clock: Clock, most: int) -> tuple[by
     with selectors.DefaultSelector() as selector:
         for stream in (process.stdout, process.stderr):
             selector.register(stream, selectors.EVENT_READ)
+        quiet_since: float | None = None
         while selector.get_map():
-            ready = selector.select(clock.left_s)
-            if not ready:
+            ready = selector.select(min(_POLL_S, clock.left_s))
+            if not clock.left_s:
                 raise ProcessError(f"took longer than {clock.seconds:g} s")
+            if not ready and _has_ended(process):
+                quiet_since = quiet_since or time.monotonic()
+                if time.monotonic() - quiet_since > _STRAGGLER_S:
+                    break
+            elif ready:
+                quiet_since = None
             for key, _ in ready:
                 chunk = os.read(key.fd, 65536)
                 if not chunk:
@@ -107,6 +118,11 @@ def _read(process: subprocess.Popen[bytes], clock: Clock, most: int) -> tuple[by
             if len(printed) > most:
                 raise ProcessError(f"prints more than {most // 2**20} MiB")
     return bytes(printed), said
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """It stays a zombie, so that its number cannot become another's."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

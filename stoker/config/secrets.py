@@ -17,6 +17,8 @@ from stoker.errors import InputError
 
 MAX_BYTES = 64 * 1024
 """Linux passes no string of more than 128 KiB to a process, and no secret needs half of it."""
+_POLL_S = 0.05
+_STRAGGLER_S = 0.5  # a child of the command may write the line for it
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,8 @@ class Secrets:
 def _first_line(process: subprocess.Popen[bytes], deadline: float) -> bytes:
     """What a process prints up to the first line break; the rest is read and dropped, so that it can end.
 
+    Its output ends with it, whoever holds that on: a command may have started an agent that stays.
+
     Raises:
         TimeoutError: It went on beyond the deadline.
     """
@@ -186,14 +190,22 @@ def _first_line(process: subprocess.Popen[bytes], deadline: float) -> bytes:
     kept = b""
     with process.stdout as pipe, selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
-        while True:
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError
+        ended_at: float | None = None
+        while time.monotonic() < deadline:
+            # Asked before the pipe is: what it wrote itself can be read by then.
+            ended_at = ended_at or (None if process.poll() is None else time.monotonic())
+            if not selector.select(_POLL_S):
+                if ended_at and (b"\n" in kept or time.monotonic() - ended_at > _STRAGGLER_S):
+                    break
+                continue
             chunk = pipe.read(65536)
-            if not chunk:
-                return kept.partition(b"\n")[0].removesuffix(b"\r")
+            if not chunk or (ended_at and b"\n" in kept):
+                break
             if b"\n" not in kept and len(kept) <= MAX_BYTES:
                 kept += chunk
+        else:
+            raise TimeoutError
+    return kept.partition(b"\n")[0].removesuffix(b"\r")
 
 
 def _decoded(found: bytes, name: str, source: str) -> str:

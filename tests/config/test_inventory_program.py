@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -131,6 +132,16 @@ def test_one_that_hangs_is_ended_with_what_it_started(program: Callable[[str], P
         return
     assert select.select([ended], [], [], 5)[0]
     os.close(ended)
+
+
+def test_an_agent_that_it_leaves_behind_is_not_waited_for(program: Callable[[str], Path]) -> None:
+    path = program(f'{printing({"web": ["n1"]})}\nsleep 600 &\necho $! >"$0.pid"')
+    into = Definitions()
+    try:
+        inventory_program.read(path, "dyn", into, deadline_s=20.0)
+        assert "n1" in into.hosts
+    finally:
+        os.kill(int(Path(f"{path}.pid").read_text()), signal.SIGKILL)
 
 
 def test_what_is_marked_executable_and_is_no_program_is_text(written: Written) -> None:
