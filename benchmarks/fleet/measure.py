@@ -154,7 +154,7 @@ def run(one: Contender, folder: Path) -> Sample:
 def _put_first(pid: int) -> None:
     """Let a contender go before the hosts, as on a machine of its own.
 
-    Linux shares its CPUs among sessions: fifty logins of hosts that run here too would get fifty times as much.
+    Linux shares its CPUs among sessions: fifty logins of hosts that run here would get fifty times as much.
     """
     with contextlib.suppress(OSError):  # only root may, and not every kernel does so
         Path(f"/proc/{pid}/autogroup").write_text(_AUTOGROUP_NICE)
