@@ -132,7 +132,17 @@ def test_an_engine_on_our_gpus_goes_with_its_whole_family() -> None:
 def test_an_engine_on_our_port_goes_too() -> None:
     world = World()
     world.vllm(200, gpu=1, port=8000)
-    assert pids(world.decide(Target(addresses=("127.0.0.1",), port=8000)).ended) == {200, 201, 202, 203, 204}
+    found = world.decide(Target(addresses=("127.0.0.1",), port=8000))
+    assert pids(found.ended) == {200, 201, 202, 203, 204}
+    assert [finding.ports for finding in found.ended] == [(8000,), (), (), (), ()]
+
+
+def test_an_engine_is_not_in_our_way_because_somebody_listens_on_our_port() -> None:
+    world = World()
+    world.vllm(200, gpu=1, port=8000)
+    world.vllm(300, gpu=1, port=8001)
+    found = world.decide(Target(addresses=("127.0.0.1",), port=8000))
+    assert (pids(found.ended), pids(found.listed)) == (set(range(200, 205)), set(range(300, 305)))
 
 
 def test_an_engine_elsewhere_is_listed() -> None:
@@ -143,10 +153,11 @@ def test_an_engine_elsewhere_is_listed() -> None:
     assert not found.blockers
 
 
-def test_two_servers_started_from_one_shell_that_is_gone_are_two() -> None:
+@pytest.mark.parametrize("groups", [(200, 300), (150, 150)], ids=["a group each", "of one script"])
+def test_two_servers_started_from_one_shell_that_is_gone_are_two(groups: tuple[int, int]) -> None:
     world = World()
-    world.vllm(200, gpu=0, sid=150)
-    world.vllm(300, gpu=1, sid=150, port=8001)
+    world.vllm(200, gpu=0, sid=150, pgid=groups[0])
+    world.vllm(300, gpu=1, sid=150, pgid=groups[1], port=8001)
     assert pids(world.decide(GPU0).ended) == {200, 201, 202, 203, 204}
 
 
@@ -219,6 +230,16 @@ def test_a_stale_python_process_that_is_not_ours_to_end_is_in_the_way(
     found = world.decide(GPU0, **changes)
     assert (pids(found.ended), pids(found.blockers)) == (set(), {200})
     assert reason in found.blockers[0].reason
+
+
+@pytest.mark.parametrize(
+    ("comm", "sid"), [("watcher", 140), ("systemd", 199)], ids=["never led a session", "a reaper"]
+)
+def test_a_python_process_is_stale_below_whoever_was_never_in_its_session(comm: str, sid: int) -> None:
+    world = World()
+    world.add(199, [comm], ppid=90, sid=sid, pgid=sid, comm=comm, exe=f"/usr/bin/{comm}")
+    world.add(200, ["mystery"], ppid=199, comm="mystery", sid=150, pgid=150, gpus={0: 500})
+    assert pids(world.decide(GPU0).ended) == {200}
 
 
 def test_a_stale_python_process_that_holds_only_our_port_is_in_the_way() -> None:
