@@ -171,7 +171,7 @@ def test_runs_that_are_no_measurement_come_back_with_why_and_without_a_number(tm
 def test_a_server_with_the_chat_endpoint_only_is_measured_there(tmp_path: Path) -> None:
     with Paced("--path", "/v1/chat/completions") as server:
         found = measure(tmp_path, server.port)
-    assert all(run["valid"] for run in found["runs"])
+    assert [run["valid"] for run in found["runs"]] == [True, True]
 
 
 def test_the_key_is_taken_from_the_servers_own_command_line_and_appears_nowhere(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_the_key_is_taken_from_the_servers_own_command_line_and_appears_nowhere(
         fails("unauthorised", tmp_path, server.port, engines=[key_env])
     with Paced("--key", "sk-very-secret", env={**os.environ, "PACED_API_KEY": "sk-very-secret"}) as server:
         found = measure(tmp_path, server.port, engines=[key_env])
-        assert all(run["valid"] for run in found["runs"])
+        assert [run["valid"] for run in found["runs"]] == [True, True]
         assert "sk-very-secret" not in json.dumps(found)
         text = "".join(path.read_text() for path in Path(found["path"]).iterdir())
         assert "sk-very-secret" not in text
@@ -407,7 +407,7 @@ ALL_ENGINES = [engine.to_wire() for engine in engines.all_engines()]
 def test_a_real_llama_server_is_measured_with_what_is_in_force(tmp_path: Path, llama: int) -> None:
     found = measure(tmp_path, llama, engines=ALL_ENGINES, bench={**DECODE, "tokens": 50})
     assert found["engine"] == "llamacpp"
-    assert all(run["valid"] for run in found["runs"]), found["runs"]
+    assert [run["valid"] for run in found["runs"]] == [True, True], found["runs"]
     assert found["contaminated"] == []
     taken = found["fingerprint"]
     assert taken["env"]["LLAMA_ARG_N_PARALLEL"] == "2"
@@ -437,7 +437,7 @@ def test_a_folder_that_cannot_be_written_does_not_cost_the_measurement(tmp_path:
     (tmp_path / ".stoker" / "runs").write_text("a file in the way, as a full disk would be")
     with Paced() as server:
         found = measure(tmp_path, server.port)
-    assert all(run["valid"] for run in found["runs"])
+    assert [run["valid"] for run in found["runs"]] == [True, True]
     assert found["path"] == ""
     assert "runs" in found["unkept"]
 

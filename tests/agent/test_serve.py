@@ -56,6 +56,7 @@ def rows(found: Measured, run: int = 0) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("load", [{"concurrency": 4}, {"rate": 60}, {"rate": 60, "arrivals": "fixed"}])
 def test_every_token_is_counted(server: Paced, load: dict[str, Any]) -> None:
     found = measure(server, output="5-20", runs=2, **load)
+    assert [run["index"] for run in found.runs] == [0, 1]
     for run in found.runs:
         mine = rows(found, run["index"])
         assert (run["valid"], run["errors"], len(mine)) == (True, {}, 12)
