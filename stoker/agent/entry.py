@@ -142,6 +142,7 @@ def _stay(ctx: Context, boot: Mapping[str, Any], folder: str, began: Started, to
 def _stop(ctx: Context, boot: Mapping[str, Any], *, hooks: bool) -> None:
     """A clean kill of the slot. Whoever asks for it may hold the locks, and waits for us."""
     params = {"slot": boot["plan"]["slot"], "engines": boot["engines"], "locked": True, "hooks": hooks}
+    params["owner"] = boot["unit"] or "its entry point"
     try:
         life.stop(ctx, params)
     except AgentError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from dataclasses import replace
 from typing import Any, ContextManager, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
@@ -13,6 +12,7 @@ from . import (
     clean,
     describe,
     descriptors,
+    ending,
     gpu,
     hooks,
     launch,
@@ -109,7 +109,7 @@ def kill(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         if params.get("check"):
             told = [one for launched in orders.leaving(order) for one in hooks.planned(launched)]
             return {**orders.report(order), "hooks": told}
-        return _end(ctx, params, wanted, order)
+        return _end(ctx, params, wanted, order, "kill")
 
 
 def stop(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -136,14 +136,14 @@ def stop(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         if params.get("check"):
             told = [one for launched in orders.leaving(order) for one in hooks.planned(launched)]
             return {**orders.report(order), "hooks": told}
-        return _end(ctx, params, wanted, order)
+        return _end(ctx, params, wanted, order, "stop")
 
 
 def _locked(ctx: Context, params: Mapping[str, Any], wanted: Claim, what: str) -> ContextManager[None]:
     """All that is claimed, locked; nothing where only a check was asked for, or who asks has locked it."""
     if params.get("check") or params.get("locked"):
         return contextlib.nullcontext()
-    owner = {"user": describe.user(os.getuid()), "host": str(params.get("owner") or ""), "what": what}
+    owner = ending.owner(params, what)
     # A launch is not over until somebody has waited for it: nobody else begins one in between.
     locked: ContextManager[None] = ctx.locks.hold(wanted.locks, owner, keep=bool(params.get("keep_locks")))
     return locked
@@ -189,20 +189,21 @@ def _replace(
         ran = hooks.before_stop(ctx, plan, asked) if order.scope.ended else []
         if ran:
             order = _look_again(ctx, params, wanted)
-        with ctx.shield():
+        going = orders.leaving(order)
+        with ctx.shield(), ending.noted(ctx, going, params, "restart"):
             killed = {**clean.carry_out(ctx, order), "hooks": ran}
             return killed, _launch(ctx, prepared, killed, previous)
 
 
-def _end(ctx: Context, params: Mapping[str, Any], wanted: Claim, order: Order) -> Dict[str, Any]:
-    """Hooks and drain of our own servers that live, then the clean kill."""
+def _end(ctx: Context, params: Mapping[str, Any], wanted: Claim, order: Order, what: str) -> Dict[str, Any]:
+    """Hooks and drain of our own servers that live, then the clean kill; ``what`` is what they are told."""
     ran: List[Dict[str, Any]] = []
     for one in orders.leaving(order) if params.get("hooks", True) else ():
         asked = {"slot": one["slot"], "engines": params.get("engines") or []}
         ran += hooks.before_stop(ctx, one, asked)
     if ran:
         order = _look_again(ctx, params, wanted)
-    with ctx.shield():
+    with ctx.shield(), ending.noted(ctx, orders.leaving(order), params, what):
         return {**clean.carry_out(ctx, order), "hooks": ran}
 
 

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import describe, gate, gpu, hostinfo, listening, look, proof, recognise, scope, serving, state, vitals
+from . import (
+    describe,
+    ending,
+    gate,
+    gpu,
+    hostinfo,
+    listening,
+    look,
+    proof,
+    recognise,
+    scope,
+    serving,
+    state,
+    vitals,
+)
 from .context import Context
 from .families import Family
 from .look import Sight
@@ -98,7 +112,7 @@ def _ours(ctx: Context, sight: Sight, launch: Launch, plans: Plans) -> _Seen:
         "engine": launch["engine"],
         "alive": alive,
         "state": "down",
-        "why": launch.get("damaged") or ("" if alive else _why_down(restarted, len(members))),
+        "why": launch.get("damaged") or ("" if alive else _why_down(launch, restarted, len(members))),
         "pid": head.pid if head else launch["pid"],
         "health": None,
         "load": None,
@@ -123,10 +137,11 @@ def _ours(ctx: Context, sight: Sight, launch: Launch, plans: Plans) -> _Seen:
     return _Seen(told, asked, plan, proof.workers(snapshot, members, launch, plan["engine"]))
 
 
-def _why_down(restarted: bool, left: int) -> str:
-    if restarted:
+def _why_down(launch: Launch, restarted: bool, left: int) -> str:
+    stopped = ending.told(launch)
+    if restarted and not stopped:
         return "the host was restarted since the launch"
-    return "%d of its processes are left" % left if left else ""
+    return "; ".join(filter(None, (stopped, "%d of its processes are left" % left if left else "")))
 
 
 def _plan_of(launch: Launch, engine: Mapping[str, Any], plans: Plans) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ import re
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from . import death, gate, listening, procs, serving, state
+from . import death, ending, gate, listening, procs, serving, state
 from .activity import Meter
 from .context import AgentError, Context
 from .gate import NotYetError
@@ -198,6 +198,9 @@ class Watch:
             rows = [row for row in self.place.holders(seen) if row.pid not in pids]
             evidence += [listening.told(seen, row) for row in rows]
             detail["holders"] = [listening.noun(seen, row) for row in rows]
+        stopped = "" if alive else self._stopped()
+        if stopped:
+            return self._was_stopped(stopped, status)
         how = "cannot come up" if alive else death.ending(status)
         if self._daemon is not None and not alive:
             how = f"became a daemon (process {self._daemon.pid}), and that ended"
@@ -205,6 +208,16 @@ class Watch:
         starved = _oom_kills() - self._oom_kills
         log = self.launch["log"]
         return death.died(what, log, status, evidence, cause, alive=alive, starved=starved, **detail)
+
+    def _stopped(self) -> str:
+        """That it was ended on purpose, in words; empty where it was not."""
+        slot, launch_id = self.launch["slot"], self.launch["launch_id"]
+        return ending.told(state.recorded(self._ctx.home, slot, launch_id) or {})
+
+    def _was_stopped(self, stopped: str, status: Optional[Dict[str, int]]) -> AgentError:
+        told: Dict[str, Any] = {"cause": ending.STOPPED, "exit": status, "alive": False}
+        what, advice = f"the server {stopped}", "inv start starts it again"
+        return AgentError("died", what, (), advice, {**told, "log": self.launch["log"]})
 
     def _when(self) -> str:
         """How long after its launch; of one that was gone when we came nobody here saw it."""
