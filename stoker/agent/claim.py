@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from . import descriptors, look, owners, state
+from . import descriptors, ending, gpu, look, owners, state
 from .context import AgentError, Context
 from .gpu import GpuState
 from .locks import gpu_lock, port_lock, slot_lock
@@ -52,6 +52,30 @@ def of_plan(ctx: Context, plan: Mapping[str, Any], driver: GpuState, force: bool
         ),
         wants_gpus=bool(plan["gpus"]),
     )
+
+
+def reserve(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
+    """The operation ``reserve``: what a plan claims stays ours from one operation to the next.
+
+    Nobody else restarts, ends or measures what is on it until it is given up, or until this agent ends.
+
+    Args:
+        params: ``plan`` (null: give up all that was reserved), ``owner``, ``what`` (what it is for).
+
+    Returns:
+        ``{locks: [name]}``: what the plan claims.
+
+    Raises:
+        AgentError: ``lock-held``, ``io``.
+    """
+    plan = params.get("plan")
+    if not plan:
+        ctx.locks.give_up()
+        return {"locks": []}
+    driver = gpu.query(ctx.facts, ctx.login_env) if plan["gpus"] else look.NO_GPUS
+    wanted = of_plan(ctx, plan, driver, False)
+    ctx.locks.reserve(wanted.locks, ending.owner(params, str(params.get("what") or "reserve")))
+    return {"locks": list(wanted.locks)}
 
 
 def of_slot(ctx: Context, slot: str, driver: GpuState, force: bool) -> Claim:

@@ -73,10 +73,11 @@ class LockSet:
         self._declared = facts.lock_dir
         self._home = home
         self._kept: Dict[str, Tuple[int, str]] = {}
+        self._reserved: Dict[str, Tuple[int, str]] = {}
 
     @contextmanager
     def hold(self, names: Iterable[str], owner: Dict[str, Any], *, keep: bool = False) -> Iterator[None]:
-        """Hold all of them, or none; those that are kept from before are held already.
+        """Hold all of them, or none; those that are kept or reserved from before are held already.
 
         Args:
             names: Of ``slot_lock``, ``gpu_lock``, ``port_lock``.
@@ -89,7 +90,8 @@ class LockSet:
         folder = _folder(self._declared)
         held: Dict[str, Tuple[int, str]] = {}
         try:
-            for name in sorted(set(names) - set(self._kept)):  # one order: nobody waits in a circle
+            # One order: nobody waits in a circle.
+            for name in sorted(set(names) - set(self._kept) - set(self._reserved)):
                 path = os.path.join(folder, _file(name))
                 held[name] = (_take(path, name, owner), path)
             yield
@@ -104,6 +106,25 @@ class LockSet:
         """Give back what was kept."""
         kept, self._kept = self._kept, {}
         for fd, path in kept.values():
+            _give_back(fd, path)
+
+    def reserve(self, names: Iterable[str], owner: Dict[str, Any]) -> None:
+        """Hold them over many operations: until ``give_up``, or until the agent ends.
+
+        Raises:
+            AgentError: ``lock-held``: then none of these; ``io``.
+        """
+        before = dict(self._kept)
+        with self.hold(names, owner, keep=True):
+            pass
+        taken = {name: held for name, held in self._kept.items() if name not in before}
+        self._kept = before
+        self._reserved.update(taken)
+
+    def give_up(self) -> None:
+        """Give back what was reserved."""
+        reserved, self._reserved = self._reserved, {}
+        for fd, path in reserved.values():
             _give_back(fd, path)
 
     def listing(self) -> List[Dict[str, Any]]:

@@ -45,6 +45,7 @@ OPERATIONS = {
     "logs": ("logs", "logs"),
     "manifest": ("files", "manifest"),
     "unlock": ("locks", "unlock"),
+    "reserve": ("claim", "reserve"),
     "doctor": ("doctor", "doctor"),
     "clock": ("doctor", "clock"),
     "persist": ("persist", "persist"),

@@ -18,6 +18,7 @@ from stoker.errors import HostFailed, InputError, StokerError
 from stoker.fleet import aftermath, judge, life, measure, probe, putback
 from stoker.fleet.flags import Flag
 from stoker.fleet.journal import Journal, Measured, unfinished
+from stoker.fleet.reserve import give_up, reserve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,7 @@ class Experiment:
             HostFailed: It does not serve, or the host failed.
         """
         if not self._alone:
-            self.touched[str(setting.resolved["server"]["name"])] = setting.profile or self._label
+            self._touch(setting, setting.profile or self._label)
         found = self._journal.recall(setting.name)
         if found is None:
             self._say(f"{note} {setting.name}: {'probe' if self._alone else 'restart and measure'}")
@@ -116,7 +117,7 @@ class Experiment:
         Raises:
             HostFailed: It does not serve, or the host failed.
         """
-        self.touched[str(setting.resolved["server"]["name"])] = self._label
+        self._touch(setting, self._label)
         at: Job | None = None
         found: list[Measured] = []
         for bench in benches:
@@ -133,6 +134,16 @@ class Experiment:
             found.append(one)
         self.launches += found
         return found
+
+    def _touch(self, setting: Setting, name: str) -> None:
+        """From now on what this setting's server uses is ours: nobody else's experiment takes turns with it.
+
+        Raises:
+            HostFailed: ``lock-held``: somebody else works there; nothing of this one is to be put back yet.
+        """
+        plan = plan_of(self._job, name, setting.resolved)
+        reserve(self._job, plan, f"experiment {self._label}")
+        self.touched[plan.slot] = name
 
     def _restarted(self, setting: Setting, note: str) -> Job:
         self._say(f"{note} {setting.name}: restart and measure")
@@ -201,8 +212,12 @@ def experiment(
             for text, _ in putback.put_back(job, before, running.touched):
                 job.session.emit({"type": "note", "text": text})
             raise
-        journal.end()
-        lines += putback.put_back(job, before, running.touched)
+        else:
+            journal.end()
+            lines += putback.put_back(job, before, running.touched)
+        finally:
+            if running.touched:
+                give_up(job)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from stoker.errors import EXIT_DONE, HostFailed
 from stoker.fleet import aftermath, life, measure, putback
 from stoker.fleet.benchflags import PORT
 from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.reserve import give_up, reserve
 
 
 def bench_profiles(job: Job) -> Outcome:
@@ -37,7 +38,11 @@ def bench_profiles(job: Job) -> Outcome:
             raise putback.left(job, before, touched, error) from error
         _tell(job, putback.put_back(job, before, touched))
         raise
-    lines += putback.put_back(job, before, touched)
+    else:
+        lines += putback.put_back(job, before, touched)
+    finally:
+        if touched:
+            give_up(job)
     many = "1 profile" if len(rows) == 1 else f"{len(rows)} profiles"
     return Outcome(f"{many} measured", {"rows": rows}, True, max(codes), tuple(lines))
 
@@ -48,6 +53,7 @@ def _measured(job: Job, name: str, touched: dict[str, str]) -> Outcome:
     plan = job.project.plan(name, job.host)
     at = job.on(plan)
     _tell(job, [(f"profile {name} ({number}): restart", "")])
+    reserve(job, plan, "bench-all")
     touched[plan.slot] = name
     ready = life.restart(at)
     _tell(job, [(f"profile {name} ({number}): {ready.summary}; bench", "")])

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent import locks
+from stoker.agent import claim, life, locks
 from stoker.agent.context import AgentError
 from stoker.agent.facts import Facts
 from stoker.agent.locks import LockSet
-from tests.agent.conftest import Host, eventually, lives
+from tests.agent.conftest import ENGINES, Host, eventually, lives
 
 HOLD = """
 import sys, time
@@ -181,6 +181,33 @@ def test_nothing_of_a_lock_is_left_when_it_is_given_back(host: Host) -> None:
         written = json.loads((host.root / "locks" / "stoker-a.lock").read_text())
         assert (written["user"], written["pid"]) == ("zoe", os.getpid())
     assert list((host.root / "locks").iterdir()) == []
+
+
+def test_what_is_reserved_is_held_over_many_operations_until_it_is_given_up(host: Host) -> None:
+    plan = host.plan()
+    mine, other = host.context(), host.context()
+    asked = {"plan": plan, "engines": ENGINES, "owner": "one@desk"}
+    claim.reserve(mine, {**asked, "what": "experiment a~sweep"})
+    assert life.restart(mine, asked)["launch"]["slot"] == "stable"
+    mine.locks.release()  # as the wait for a launch does
+    for act in (life.restart, life.stop):
+        with pytest.raises(AgentError) as caught:
+            act(other, {**asked, "slot": "stable"})
+        assert caught.value.kind == "lock-held"
+        assert "from one@desk" in caught.value.what
+        assert "(experiment a~sweep)" in caught.value.what
+    claim.reserve(mine, {"plan": None})
+    life.stop(other, {**asked, "slot": "stable"})
+
+
+def test_where_one_is_held_nothing_is_reserved(host: Host) -> None:
+    mine, other = lockset(host), lockset(host)
+    with other.hold(["gpu-1"], {}):
+        with pytest.raises(AgentError):
+            mine.reserve(["gpu-0", "gpu-1"], {})
+        other.reserve(["gpu-0"], {})
+    other.give_up()
+    assert other.listing() == []
 
 
 def test_slots_of_two_homes_are_two_slots(tmp_path: Path) -> None:
