@@ -23,6 +23,7 @@ _OF_A_PROFILE = ("tuning", "arguments")  # categories of causes
 RUN = Flag("run", "Which run: its id, or a unique end of it.")
 A = Flag("a", "What is compared with: a run's id, or baseline for the other one's baseline.", positional=True)
 B = Flag("b", "What is judged: a run's id, or a unique end of it.", positional=True)
+_NOTABLY = 1.01  # a gain below that is none to speak of
 
 
 def explain(job: Job) -> Outcome:
@@ -233,8 +234,20 @@ def explained(record: Record, base: Record | Baseline) -> Outcome:
     lines = [*_difference_lines(found), *((f"next: {text}", "cyan") for text in found.advice)]
     if record.run_id in _ids(base):
         lines.append(("this run is what it is compared with: accept or measure another one", "yellow"))
-    lines += _way_back(found, record)
+    lines = [*_gain(found), *lines, *_way_back(found, record)]
     return Outcome(found.headline, data, lines=((f"against {found.base.label}", "dim"), *lines))
+
+
+def _gain(found: Explanation) -> list[tuple[str, str]]:
+    """That nothing was lost: causes read as if something were wrong."""
+    was, now = found.base.tok_s, found.new.tok_s
+    if not was or now is None or now < was * _NOTABLY:
+        return []
+    percent = 100 * (now / was - 1)
+    told = (
+        f"{now:.1f} tok/s in place of {was:.1f}: {percent:.1f} % faster; what differs may be what made it so"
+    )
+    return [(told, "green")]
 
 
 def _way_back(found: Explanation, record: Record) -> list[tuple[str, str]]:

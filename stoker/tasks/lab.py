@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoker.errors import EXIT_DONE
+from stoker.errors import EXIT_DONE, InputError
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import JSON, command
 
@@ -16,19 +16,22 @@ if TYPE_CHECKING:
 
 _NO_LAB = "there is no lab here: inv lab.up starts one"
 
+_STORY = "nccl-tuned"
+
 
 @command(Flag("hosts", "How many hosts (1).", "whole", least=1), JSON)
 def up(run: Run) -> int:
     """Start the lab's hosts: real SSH servers on loopback, simulated GPUs, no root needed."""
     from stoker.lab import lab
 
+    profile = _profile(run)
     state = lab.up(_folder(run), run.args["hosts"] or 1)
     run.document["lab"] = state.to_plain()
     for host in state.hosts:
         run.screen.say(("+ ", "green"), f"{host.name}  {host.address}:{host.port}  (simulated)")
     inventory = run.project.shown(_folder(run) / "inventory")
     run.screen.quote(
-        f"next: inv restart --inventory {inventory} --host {state.hosts[0].name} --profile nccl-tuned"
+        f"next: inv restart --inventory {inventory} --host {state.hosts[0].name} --profile {profile}"
     )
     run.screen.say((f"without --inventory {inventory} the real hosts of the same names are meant", "yellow"))
     return EXIT_DONE
@@ -86,6 +89,23 @@ def reboot(run: Run) -> int:
     lab.reboot(_folder(run), run.args["host"])
     run.screen.say(f"{run.args['host']} has restarted (simulated)")
     return EXIT_DONE
+
+
+def _profile(run: Run) -> str:
+    """Name of a profile to try on the lab: the story's, where the project has it.
+
+    Raises:
+        InputError: There is no project here, and nothing that a lab could run.
+    """
+    root = run.settings.root
+    if not any((root / name).exists() for name in ("profiles", "tasks.py", "invoke.yaml")):
+        raise InputError(
+            "this is no project, and the lab would have nothing to run",
+            where=str(root),
+            next_step="change to a project's folder, or lay a new one: stoker init DIR",
+        )
+    names = sorted(path.stem for path in (root / "profiles").glob("*.yml"))
+    return _STORY if _STORY in names or not names else names[0]
 
 
 def _folder(run: Run) -> Path:

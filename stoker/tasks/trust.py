@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stoker.errors import InputError
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import CHECK, READING, command
 
@@ -18,7 +19,11 @@ def trust(run: Run) -> int:
     from stoker.fleet.trust import asking, record
     from stoker.tasks.outcomes import result_data
 
-    run.hosts(demanded=True)
+    if run.args["yes"] and not run.args["host"]:
+        raise InputError(
+            "--yes records keys that nobody has looked at, so the hosts must be named",
+            next_step="inv trust --host NAME --yes, or without --yes: it shows the keys and asks",
+        )
     found: dict[str, Shown] = {}
     results = run.on_hosts(asking(run.reach, found))
     open_ones = [name for name, shown in found.items() if shown.state != "known" or shown.others]

@@ -62,6 +62,16 @@ class TypedProgram(Program):
         if isinstance(asked, str) and asked not in self._names():
             refuse(_no_command(asked, self._names()))
 
+    def parse_cleanup(self) -> None:
+        """Answer what needs no command (help, lists); whoever reads it may have seen enough."""
+        try:
+            super().parse_cleanup()
+        except BrokenPipeError:
+            from stoker.tasks.command import EXIT_BROKEN_PIPE, nobody_reads
+
+            nobody_reads()
+            sys.exit(EXIT_BROKEN_PIPE)
+
     def no_tasks_given(self) -> None:
         """Say where to begin; what Invoke tells here are its own flags."""
         sys.stdout.write(_START.format(inv=spelled()))

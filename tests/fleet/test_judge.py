@@ -52,6 +52,11 @@ def test_nothing_is_to_be_got_back_from_what_is_slower_or_the_same() -> None:
         assert not any("inv restart" in text for text in _said(record, base))
 
 
+def test_what_became_faster_is_told_as_a_gain_and_a_loss_is_not() -> None:
+    assert "% faster" in _said(made.good(), made.bad())[1]
+    assert not any("faster" in text for text in _said(made.bad(), made.good()))
+
+
 def test_a_comparison_says_which_measurement_stands_in_which_column(project: Project) -> None:
     old, new = made.good(), made.bad()
     for record in (old, new):

@@ -130,6 +130,11 @@ def test_inv_trust_shows_first_and_records_with_yes(server: SshServer, tmp_path:
     assert "SHA256:" in refused.out
     assert not (project.root / "known").exists()
     assert project.inv("exec", "--host", "h1", "--cmd", "true").code == 4
+    every = project.inv("trust")
+    assert (every.code, "SHA256:" in every.out) == (2, True), "all are shown, and nobody is there to confirm"
+    unseen = project.inv("trust", "--yes")
+    assert (unseen.code, "SHA256:" in unseen.out) == (2, False)
+    assert not (project.root / "known").exists()
     done = project.inv("trust", "--host", "all", "--yes", "--json")
     assert done.code == 0, done.text
     assert done.json["hosts"]["h1"]["results"][0]["recorded"] is True

@@ -21,6 +21,17 @@ def test_where_no_lab_is_it_says_how_to_get_one(typist: Typist, command: str) ->
     assert typist.type(command) == (0, "there is no lab here: inv lab.up starts one\n", "")
 
 
+def test_a_lab_has_a_project_to_run(typist: Typist, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tasks.py").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, _, err = typist.type("lab.up", program="stoker")
+    assert code == 2
+    assert "this is no project" in err
+    assert "stoker init" in err
+    assert list(Path().iterdir()) == []
+
+
 def test_down_says_what_stays_of_simulated_servers(typist: Typist, tmp_path: Path) -> None:
     pretended, real = made.good(simulated=True), made.good(1)
     for record in (pretended, real):
