@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stoker.config.inventory import Host
 
 _NOTHING = object()
 
@@ -93,22 +96,61 @@ class Watched(Mapping[str, Any]):
 
 
 class Kinds:
-    """Mappings told apart by nothing but what was looked up in those before them."""
+    """Hosts told apart by nothing but what was looked up in the variables of those before them.
+
+    What several tasks looked up is compared once a host, however many tasks there are.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], list[list[Any]]] = {}
+        self._numbers: dict[tuple[str, ...], int] = {}
+        self._asked: list[tuple[str, ...]] = []
+        self._values: list[list[list[Any]]] = []  # of each tuple of names, all that hosts had
+        self._of_host: list[dict[str, int]] = []  # of each tuple of names, a host's place among those
 
-    def add(self, values: Mapping[str, Any], asked: tuple[str, ...]) -> None:
-        """One, and the names that were looked up in it."""
-        self._known.setdefault(asked, []).append(_of(values, asked))
+    def of_task(self) -> Fine:
+        """For a task that no host was tried with."""
+        return Fine(self)
 
-    def has(self, values: Mapping[str, Any]) -> bool:
+    def number(self, asked: tuple[str, ...]) -> int:
+        """What stands for these names."""
+        if asked not in self._numbers:
+            self._numbers[asked] = len(self._asked)
+            self._asked.append(asked)
+            self._values.append([])
+            self._of_host.append({})
+        return self._numbers[asked]
+
+    def kind(self, number: int, host: Host) -> int:
+        """What stands for the values that a host has of these names: the same for hosts with the same."""
+        known = self._of_host[number]
+        if host.name not in known:
+            mine, all_values = _of(host.vars, self._asked[number]), self._values[number]
+            same = (place for place, values in enumerate(all_values) if _same(mine, values))
+            known[host.name] = next(same, len(all_values))
+            if known[host.name] == len(all_values):
+                all_values.append(mine)
+        return known[host.name]
+
+
+class Fine:
+    """The hosts that a task is fine on.
+
+    Args:
+        kinds: Of the hosts.
+    """
+
+    def __init__(self, kinds: Kinds) -> None:
+        self._kinds = kinds
+        self._known: dict[int, set[int]] = {}
+
+    def add(self, host: Host, asked: tuple[str, ...]) -> None:
+        """One, and the names that were looked up in its variables."""
+        number = self._kinds.number(asked)
+        self._known.setdefault(number, set()).add(self._kinds.kind(number, host))
+
+    def has(self, host: Host) -> bool:
         """Whether one of them would have given the same answers."""
-        for asked, known in self._known.items():
-            mine = _of(values, asked)
-            if any(_same(mine, theirs) for theirs in known):
-                return True
-        return False
+        return any(self._kinds.kind(number, host) in same for number, same in self._known.items())
 
 
 def _of(values: Mapping[str, Any], names: Iterable[str]) -> list[Any]:

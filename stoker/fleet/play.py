@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.config.inventory import Host
 from stoker.config.playbooktree import Playbook
-from stoker.fleet import serial
+from stoker.errors import ConfigError
+from stoker.fleet import serial, undefined
 from stoker.fleet.acts import Acts
 from stoker.fleet.flow import Flow
 from stoker.fleet.playlog import Journal
 from stoker.fleet.pool import fan_out
 from stoker.fleet.recap import Part, PlayReport, Report
-from stoker.fleet.rehearse import reachable, rehearse
+from stoker.fleet.rehearse import late_names, reachable, rehearse
 from stoker.fleet.scope import Frame, HostVars, own
 from stoker.fleet.session import Session
 from stoker.fleet.stages import Options, Stage, local_or_known
@@ -72,7 +73,13 @@ def check(book: Playbook, stages: Sequence[Stage], project: Project, options: Op
     folder = str(book.path.parent)
     values = own(check=options.check, diff=options.diff, hosts=(), active=(), folder=folder, others=everybody)
     reachable(host for stage in stages for host in stage.hosts)
-    rehearse(stages, project, options, values)
+    problems = undefined.found(stages, options, values, late_names(stages))
+    try:
+        rehearse(stages, project, options, values)
+    except ConfigError as error:
+        problems = [*error.problems, *problems]
+    if problems:
+        raise ConfigError(problems)
     for stage in stages:
         frame = Frame(stage.play.vars, options.extra, values)
         serial.batches(stage, frame)

@@ -38,25 +38,25 @@ def rehearse(stages: Sequence[Stage], project: Project, options: Options, own: M
     Raises:
         ConfigError: Every mistake found, at the tasks' lines.
     """
-    late = _late(stages)
+    late = late_names(stages)
     templates = project.settings.path("profiles") / "templates"
     named = ("inventory_hostname",) if templates.is_dir() else ()  # to which a host's name is told
     problems: dict[Problem, None] = {}
     for stage in stages:
         known = {name: value for name, value in stage.play.vars.items() if name not in late}
-        frame = Frame(known, options.extra, own)
+        frame, kinds = Frame(known, options.extra, own), Kinds()
         for task, around in _inside((*stage.tasks, *stage.play.handlers), ()):
             if "profile" not in modules()[task.module].arguments and not _may_open(task):
                 continue  # what could be wrong with it without a server, the file itself has shown
-            fine = Kinds()
+            fine = kinds.of_task()
             for host in stage.hosts:
-                if fine.has(host.vars):
+                if fine.has(host):
                     continue
                 seen = Watched(Without(host.vars, late.__contains__))
                 found = list(_of_task(task, around, replace(host, vars=seen), project, frame, late))
                 problems.update(dict.fromkeys(found))
                 if not found:
-                    fine.add(host.vars, (*seen.asked, *named))
+                    fine.add(host, (*seen.asked, *named))
     if problems:
         raise ConfigError(list(problems))
 
@@ -136,7 +136,7 @@ def _outer(around: Sequence[Task], host: Host, frame: Frame) -> list[dict[str, A
     return rounds
 
 
-def _late(stages: Sequence[Stage]) -> frozenset[str]:
+def late_names(stages: Sequence[Stage]) -> frozenset[str]:
     """Names of the variables that the book itself sets while it runs."""
     names = set()
     for stage in stages:

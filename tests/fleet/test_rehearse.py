@@ -101,12 +101,59 @@ def test_the_condition_of_a_task_is_asked_of_each_host(fleet: ProjectFolder) -> 
 
 
 def test_true_is_another_kind_than_1() -> None:
-    kinds, first = Kinds(), Watched({"a": 1, "b": 2})
-    assert (first["a"], "c" in first) == (1, False)
-    kinds.add({"a": 1, "b": 2}, first.asked)
-    assert kinds.has({"a": 1, "b": 3})
-    assert not kinds.has({"a": True})
-    assert not kinds.has({"a": 1, "c": None})
+    def host(name: str, **variables: object) -> Host:
+        return Host(name, variables, (), "")
+
+    seen = Watched({"a": 1, "b": 2})
+    assert (seen["a"], "c" in seen) == (1, False)
+    kinds = Kinds()
+    fine, other = kinds.of_task(), kinds.of_task()
+    fine.add(host("one", a=1, b=2), seen.asked)
+    assert fine.has(host("two", a=1, b=3))
+    assert not fine.has(host("three", a=True))
+    assert not fine.has(host("four", a=1, c=None))
+    assert not other.has(host("two", a=1, b=3)), "of another task nothing is known"
+
+
+UNDEFINED = """\
+- hosts: n1,n2
+  vars: {chain: "{{ nobody_defines }}", item_of: {a: 1}}
+  tasks:
+    - {command: "echo {{ nowhere }}"}                                        # line 4
+    - {debug: {msg: "{{ chain }}"}}                                          # line 5
+    - {command: ls, when: nowhere_either == 1}                               # line 6
+    - {command: "echo {{ item.x }} {{ nobody }}", loop: [{x: 1}]}            # line 7
+    - {command: ls, environment: {X: "{{ no_env }}"}}                        # line 8
+    - {command: "echo {{ known_later }}", register: r}
+    - {set_fact: {known_later: 1}}
+    - {debug: {msg: "{{ nowhere }}"}, ignore_errors: true}
+    - {debug: {msg: "{{ nowhere }}"}, when: r is changed}
+    - {debug: {msg: "{{ nowhere }}"}, when: nowhere is defined}
+    - {debug: {msg: "{{ nowhere | default('x') }} {{ item_of.b | default('y') }} {{ only | default('z') }}"}}
+    - block: [{debug: {msg: "{{ nowhere }}"}}]
+      rescue: [{debug: {msg: "{{ nowhere }} {{ ansible_failed_task.name }}"}}]
+    - {debug: {msg: "{{ only }}"}, when: inventory_hostname == 'n1'}
+    - {debug: {msg: "{{ only }}"}}                                           # line 18
+    - {assert: {that: [nowhere is defined]}}
+    - {debug: {msg: "{{ nowhere }}"}}
+"""
+
+
+def test_a_variable_that_nobody_defines_is_told_before_the_first_connection(fleet: ProjectFolder) -> None:
+    fleet.write("inventory/host_vars/n1.yml", "only: here\n")
+    with pytest.raises(ConfigError) as raised:
+        check(fleet, UNDEFINED)
+    told = [(one.line, one.what.rpartition(": ")[2]) for one in raised.value.problems]
+    assert told == [
+        (4, "'nowhere' is undefined"),
+        (5, "'nobody_defines' is undefined"),
+        (6, "'nowhere_either' is undefined"),
+        (7, "'nobody' is undefined"),
+        (8, "'no_env' is undefined"),
+        (18, "'only' is undefined"),
+    ]
+    names = ("nowhere", "nobody_defines", "nowhere_either", "nobody", "no_env", "only")
+    check(fleet, UNDEFINED, extra=dict.fromkeys(names, "given"))
 
 
 def test_of_layers_the_first_wins() -> None:
