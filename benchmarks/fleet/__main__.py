@@ -4,9 +4,10 @@
 
 Real OpenSSH servers on loopback, a host key each. Every contender is a whole process, start-up and all; they
 run in turn (A B C A B C …), so that a machine that changes its speed does so for all. Printed are medians:
-wall seconds, CPU seconds of the client (its children and what it leaves behind too), the most memory that one
-of its processes held, and the ratio rival ÷ Stoker within the same round. The rivals get a virtual
-environment of their own (``benchmarks/fleet/rivals.txt``); one that is absent or fails is named.
+wall seconds, CPU seconds of the client (its children and what it leaves behind too) and of the hosts, the
+most memory that one of its processes held, and the ratio rival ÷ Stoker within the same round. Where hosts
+and client share few cores, wall time follows the CPU time of both. The rivals get a virtual environment of
+their own (``benchmarks/fleet/rivals.txt``); one that is absent or fails is named.
 
 ``far`` needs root and /dev/net/tun: its hosts sit in a network namespace behind a program that carries each
 packet 15 ms late, each way. Each row's figures are kept in a JSON file (``--keep``), so that rows can be
@@ -87,25 +88,31 @@ def main() -> None:
 def _row(row: Row, rivals: Rivals, rounds: int) -> dict[str, Any]:
     """Measure one work and print its table."""
     with fleet(row.hosts, row.rtt_ms) as hosts:
-        lines, out = compare(row.work(Contenders(hosts, rivals)), hosts.folder, rounds)
+        lines, out = compare(row.work(Contenders(hosts, rivals)), hosts.folder, rounds, hosts.meter.seconds)
     print(f"\n### {row.title}\n")
-    print("| | wall s | client CPU s | MiB | wall ÷ Stoker | asked | CPU ÷ Stoker |")
-    print("|---|---|---|---|---|---|---|")
+    print("| | wall s | client CPU s | hosts CPU s | MiB | wall ÷ Stoker | asked | client ÷ | all CPU ÷ |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for line in lines:
         print(_cells(line))
     for name, why in out.items():
-        print(f"| {name} | {why} | | | | | |")
+        print(f"| {name} | {why} | | | | | | | |")
     print(flush=True)
     return {"title": row.title, "rounds": rounds, "lines": [vars(line) for line in lines], "out": out}
 
 
 def _cells(line: Line) -> str:
-    ratio = [f"{line.by_wall:.2f}", "", f"{line.by_cpu:.2f}"]
+    ratio = [f"{line.by_wall:.2f}", "", f"{line.by_cpu:.2f}", f"{line.by_all:.2f}"]
     if line.least is not None:
         ratio[1] = f"{line.least:g}"
     if line.name == "stoker":
-        ratio = ["", "", ""]
-    figures = [f"{line.wall_s:.2f}", f"{line.cpu_s:.2f}", f"{line.peak_mib:.0f}", *ratio]
+        ratio = ["", "", "", ""]
+    figures = [
+        f"{line.wall_s:.2f}",
+        f"{line.cpu_s:.2f}",
+        f"{line.hosts_s:.2f}",
+        f"{line.peak_mib:.0f}",
+        *ratio,
+    ]
     return f"| {line.name} | " + " | ".join(figures) + " |"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
 import shutil
 import subprocess
 import sys
@@ -30,6 +33,40 @@ class Place:
         return f"{self.user}@{self.address}:{self.port}"
 
 
+class Meter:
+    """The CPU time of the hosts' side, where root can make a control group for it."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        name = f"stoker-bench-{os.getpid()}"
+        for parent in (Path("/sys/fs/cgroup/cpuacct"), Path("/sys/fs/cgroup")):
+            if (parent / "cpuacct.usage").exists() or (parent / "cgroup.controllers").exists():
+                with contextlib.suppress(OSError):
+                    (parent / name).mkdir(exist_ok=True)
+                    self._folder = parent / name
+                    return
+
+    def add(self, pid: int) -> None:
+        """Count a process from now on, and whatever it starts."""
+        if self._folder is not None:
+            (self._folder / "cgroup.procs").write_text(str(pid))
+
+    def seconds(self) -> float:
+        """So far; not a number where nobody counts."""
+        if self._folder is None:
+            return math.nan
+        usage = self._folder / "cpuacct.usage"
+        if usage.exists():
+            return int(usage.read_text()) / 1e9
+        return int((self._folder / "cpu.stat").read_text().split()[1]) / 1e6
+
+    def close(self) -> None:
+        """Take the group away; while something ends in it, the kernel keeps it."""
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                self._folder.rmdir()
+
+
 @dataclass(frozen=True)
 class Fleet:
     """Hosts that are up, and a project of Stoker's that knows them.
@@ -38,10 +75,12 @@ class Fleet:
         places: Of each host.
         folder: The project: inventory, playbooks, ``key``, ``known_hosts``, ``ssh_config``; ``home`` is what
             every host's login has for a home.
+        meter: What the hosts' side takes.
     """
 
     places: Sequence[Place]
     folder: Path
+    meter: Meter
 
 
 @contextmanager
@@ -57,16 +96,19 @@ def fleet(hosts: int, rtt_ms: float = 0) -> Iterator[Fleet]:
         stack.callback(shutil.rmtree, folder)
         (folder / "home").mkdir()
         make_key(folder / "key")
+        meter = Meter()
+        stack.callback(meter.close)
         within = stack.enter_context(_wire(rtt_ms)) if rtt_ms else ()
         places, lines = [], []
         for number, addresses in enumerate(_addresses(hosts, _FAR if rtt_ms else "127.30")):
             server, port = _server(folder, number, addresses, within)
             stack.callback(server.stop)
+            meter.add(server.process.pid)
             places += [Place(address, port, server.user) for address in addresses]
             lines += [f"{known_name(address, port)} {server.host_key}\n" for address in addresses]
         (folder / "known_hosts").write_text("".join(lines))
         _project(folder, places)
-        yield Fleet(places, folder)
+        yield Fleet(places, folder, meter)
 
 
 def _addresses(hosts: int, net: str) -> list[list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import shutil
 import signal
@@ -12,14 +13,15 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.sshd import descendants, program_of
 
 _SUBREAPER = 36
 _AUTOGROUP_NICE = "-15"
+_ENDING_S = 0.5
 # A rival that takes longer has lost.
 _MOST_S = 240
 
@@ -52,18 +54,21 @@ class Sample:
     wall_s: float
     cpu_s: float
     peak_mib: float
+    hosts_s: float = math.nan
 
 
 @dataclass(frozen=True)
 class Line:
-    """A contender's medians, and its medians of rival ÷ Stoker in the same round."""
+    """A contender's medians, and its medians of rival ÷ Stoker in the same round; ``hosts_s``: CPU there."""
 
     name: str
     wall_s: float
     cpu_s: float
+    hosts_s: float
     peak_mib: float
     by_wall: float
     by_cpu: float
+    by_all: float
     least: float | None
 
 
@@ -73,7 +78,11 @@ def adopt_orphans() -> None:
 
 
 def compare(
-    contenders: Sequence[Contender], folder: Path, rounds: int, mine: str = "stoker"
+    contenders: Sequence[Contender],
+    folder: Path,
+    rounds: int,
+    hosts_s: Callable[[], float] = lambda: math.nan,
+    mine: str = "stoker",
 ) -> tuple[list[Line], dict[str, str]]:
     """Run all of them ``rounds`` times in turn, after a round that warms caches.
 
@@ -87,7 +96,10 @@ def compare(
             if one.name in out:
                 continue
             try:
+                begin = hosts_s()
                 sample = run(one, folder)
+                time.sleep(_ENDING_S)  # until its connections have ended
+                sample = replace(sample, hosts_s=hosts_s() - begin)
             except Failed as failure:
                 if one.name == mine:
                     raise
@@ -104,9 +116,11 @@ def _line(one: Contender, runs: Sequence[Sample], mine: Sequence[Sample]) -> Lin
         one.name,
         statistics.median(run.wall_s for run in runs),
         statistics.median(run.cpu_s for run in runs),
+        statistics.median(run.hosts_s for run in runs),
         max(run.peak_mib for run in runs),
         statistics.median(run.wall_s / own.wall_s for run, own in pairs),
         statistics.median(run.cpu_s / own.cpu_s for run, own in pairs),
+        statistics.median((run.cpu_s + run.hosts_s) / (own.cpu_s + own.hosts_s) for run, own in pairs),
         one.least,
     )
 
