@@ -19,6 +19,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,7 @@ def main() -> None:
     if given.figure:
         given.figure.write_text(draw([kept[name] for name in ROWS if name in kept]))
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the hosts are ended on the way out
     adopt_orphans()
     rivals = Rivals(given.rivals)
     for name in given.row or [*ROWS, "groups"]:
