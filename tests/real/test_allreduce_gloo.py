@@ -145,7 +145,7 @@ def test_records_are_accepted_judged_explained_and_shown(site: Site) -> None:
     second = site.inv(*AT, "--profile", "tuned", "--launches", "2", "--json")
     assert second.code in (0, 5), second.text  # two CPUs that others use, too, may well make it slower
     row = second.json["hosts"]["box"]["results"][-1]
-    assert row["verdict"] in ("ok", "improved", "regressed", "inconclusive")
+    assert row["verdict"] in ("ok", "improved", "regressed", "inconclusive", "unstable")
     assert site.inv("show", row["run_id"]).code == 0
     assert site.inv("explain", "--run", row["run_id"]).code == 0
     assert site.inv("results", "--history").code == 0
@@ -167,7 +167,7 @@ def test_a_sweep_ranks_settings(site: Site) -> None:
         ("unlinked", "died", "no-such-link"),
         ("hang", "timeout", "the probe of hang was not done within 60 s"),
         ("die", "died", "rank 1 of the probe of die was ended by signal 9"),
-        ("wrong", "invalid", "sums are wrong under wrong: 4096 bytes: "),
+        ("wrong", "invalid", "sums are wrong under wrong: 2048 bytes: "),
     ],
 )
 def test_what_fails_is_told_and_leaves_nothing(site: Site, profile: str, kind: str, told: str) -> None:
