@@ -114,6 +114,37 @@ def test_what_a_stream_holds_back_is_enough_to_find_a_secret_that_is_split(
     assert told == blotter.blotted(text) or not set(told) - set("key end*b'\"\\"), told
 
 
+def _streamed(blotter: Blotter, text: str, size: int) -> str:
+    """What is told of a text that arrives in pieces."""
+    told, held = "", ""
+    for at in range(0, len(text), size):
+        held += text[at : at + size]
+        keep = len(held) - blotter.begun(held)
+        told, held = told + blotter.blotted(held[:keep]), held[keep:]
+    return told + blotter.blotted(held)
+
+
+SIGNS = ("\"'\nb aaa$&a-$", "'1%%&' '$'1%\\a-&$b\"$", "é éé&-&", "b%a--\n11aé", "'\"\\a$bba%a11\\'\\\\")
+
+
+@pytest.mark.parametrize("form", PRINTED)
+def test_a_secret_of_signs_and_quotes_that_arrives_in_tiny_pieces_is_blotted_out(form: str) -> None:
+    for secret in SIGNS:
+        text = f"key {PRINTED[form](secret)} end"
+        blotter = Blotter([secret])
+        for size in (1, 2, 3):
+            told = _streamed(blotter, text, size)
+            assert told == blotter.blotted(text) or not set(told) - set("key end*b'\"\\"), told
+
+
+def test_a_long_secret_that_arrives_in_pieces_is_blotted_out_whole() -> None:
+    secret = "".join(
+        f"{number:x}-" for number in range(10_000, 12_000)
+    )  # longer than what a pipe gives at once
+    blotter = Blotter([secret])
+    assert _streamed(blotter, f"key {secret} end", 4096) == "key *** end"
+
+
 def test_nothing_is_held_back_of_what_begins_no_secret() -> None:
     assert Blotter(["hf_0123456789abcdef"]).begun("all is well\n") == 0
     assert Blotter(["hf_0123456789abcdef"]).begun("with hf_01") == 5
@@ -128,6 +159,18 @@ def test_no_text_takes_long(text: str) -> None:
     blotter.blotted(text)
     blotter.begun(text)
     assert time.process_time() - begin < 20
+
+
+def test_a_key_in_lines_costs_little_where_it_is_not() -> None:
+    lines = "\n".join(base64.b64encode(bytes(range(at, at + 48))).decode() for at in range(28))
+    key = f"-----BEGIN PRIVATE KEY-----\n{lines}\n-----END PRIVATE KEY-----\n"
+    blotter = Blotter([key])
+    begin = time.process_time()
+    for text in ("-" * 20_000, "- " * 10_000, "all is well: 12 requests\n" * 800, key * 8):
+        blotter.blotted(text)
+        blotter.begun(text)
+    assert time.process_time() - begin < 1.5
+    assert blotter.blotted(f"{'-' * 9}{key}") == "-" * 9 + "***"
 
 
 def test_a_shortened_secret_is_blotted_and_words_are_not() -> None:
