@@ -17,6 +17,7 @@ from .procs import read_file
 
 _FORMAT = "--format=csv,noheader,nounits"
 _SAID = 500
+_LINES = 16  # twice the GPUs of most hosts
 TIMEOUT_S = 30.0  # without persistence mode every GPU is set up anew, seconds each
 # A login over SSH does not see what a container's image put on the PATH.
 _USUAL_FOLDERS = ("/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin")
@@ -102,13 +103,14 @@ def _ask(program: str, facts: Facts, env: Mapping[str, str], timeout_s: float) -
     if faults:
         said = "; ".join(faults)
         broken = UNHEALTHY.search(said) or (gpus and not answer.code)
-        return GpuState("unhealthy" if broken else "unknown", said + _module(said, facts), gpus, [])
+        why = _first_of(faults) + _module(said, facts)
+        return GpuState("unhealthy" if broken else "unknown", why, gpus, [])
     argv = [program, "--query-compute-apps=gpu_uuid,pid,process_name,used_memory", _FORMAT]
     listing = _run(argv, env, timeout_s)
     if listing.code:
         why = f"the list of processes cannot be read: {(listing.text + listing.aside).strip()[:_SAID]}"
         return GpuState("unknown", why, gpus, [])
-    return GpuState("ok", "; ".join(complaints), gpus, gpurows.parse_processes(listing.text))
+    return GpuState("ok", _first_of(complaints), gpus, gpurows.parse_processes(listing.text))
 
 
 def _query_gpus(
@@ -123,6 +125,12 @@ def _query_gpus(
             return fields, answer
         at = fields.index(refused.group(1))
         fields[at : at + 1] = [ALIASES[fields[at]]] if fields[at] in ALIASES else []
+
+
+def _first_of(lines: Sequence[str]) -> str:
+    """Lines as one text; a broken driver may say the same thousands of times."""
+    more = [f"and {len(lines) - _LINES} lines more"] if len(lines) > _LINES else []
+    return "; ".join([*lines[:_LINES], *more])
 
 
 def _module(said: str, facts: Facts) -> str:

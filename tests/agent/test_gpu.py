@@ -208,6 +208,13 @@ def test_a_warning_beside_the_rows_is_told_and_does_not_make_it_unhealthy(ask: A
     assert "infoROM" in state.why
 
 
+def test_a_driver_that_says_the_same_without_end_is_not_told_whole(ask: Ask) -> None:
+    state = ask(REAL + "Unable to determine the device handle for GPU 0\n" * 5_000)
+    assert state.state == "unhealthy"
+    assert state.why.endswith("; and 4984 lines more")
+    assert len(state.why) < 2_000
+
+
 def test_processes_that_cannot_be_listed_are_unknown_not_none(ask: Ask) -> None:
     assert ask(FAKE_APPS="Insufficient Permissions\n", FAKE_APPS_EXIT="4").state == "unknown"
 
