@@ -22,6 +22,7 @@ from stoker.errors import HostFailed, InputError
 from stoker.fleet.result import Result
 from stoker.fleet.stages import Options
 
+FOLDER = Path(".stoker") / "plays"
 _FINISHED = ("ok", "changed", "skipped")
 
 
@@ -32,10 +33,15 @@ class Journal:
         path: The file; None: nothing is written.
         run: What is run: JSON types; the same run has the same.
         before: The lines of the run that is taken up again; none for a new one.
+        book: The playbook as shown to people.
     """
 
     def __init__(
-        self, path: Path | None, run: Mapping[str, Any], before: Sequence[Mapping[str, Any]] = ()
+        self,
+        path: Path | None,
+        run: Mapping[str, Any],
+        before: Sequence[Mapping[str, Any]] = (),
+        book: str = "",
     ) -> None:
         self._lock = threading.Lock()
         self._file: TextIO | None = None
@@ -44,7 +50,7 @@ class Journal:
         if path is not None:
             rows = [row for row in before if "host" in row]
             cuts = [{"host": host, "cut": len(done)} for host, done in self._before.items()]
-            self._file = _opened(path, [{"run": dict(run), "at_s": time.time()}, *rows, *cuts])
+            self._file = _opened(path, [{"run": dict(run), "book": book, "at_s": time.time()}, *rows, *cuts])
 
     def recall(self, task: Task, outer: Mapping[str, Any], host: str) -> Result | None:
         """What a step came to in the run before; None from a host's first unfinished step on."""
@@ -105,7 +111,7 @@ class Journal:
 def path_of(root: Path, book: Path) -> Path:
     """Where the journal of a book lies."""
     name = hashlib.sha256(str(book.resolve()).encode()).hexdigest()[:8]
-    return root / ".stoker" / "plays" / f"{book.stem}-{name}.jsonl"
+    return root / FOLDER / f"{book.stem}-{name}.jsonl"
 
 
 def about(options: Options) -> dict[str, Any]:

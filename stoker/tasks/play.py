@@ -115,7 +115,7 @@ def _journal(run: Run, book: Playbook, options: Options) -> Journal | None:
         return None
     path, about = playlog.path_of(run.project.root, book.path), playlog.about(options)
     before = playlog.read(path, about) if run.args["resume"] else ()
-    return playlog.Journal(path, about, before)
+    return playlog.Journal(path, about, before, book.shown)
 
 
 def _show(run: Run, book: Playbook, chosen: Sequence[Stage], options: Options) -> int:

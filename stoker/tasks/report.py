@@ -25,6 +25,7 @@ NAME = "report.html"
 )
 def report(run: Run) -> int:
     """What came back as one HTML page that opens offline: history, verdicts, profiles, what differed."""
+    from stoker.fleet import played
     from stoker.results.report import file
     from stoker.results.report.build import build
     from stoker.results.report.gather import gather
@@ -35,7 +36,8 @@ def report(run: Run) -> int:
     file.check(path)
     chosen = selection.of(run)
     rows = selection.rows(run, chosen)
-    material = gather(run.project.store, run.project.baselines, rows)
+    plays = () if chosen.profiles else played.read(run.project.root, since=chosen.since, hosts=chosen.hosts)
+    material = gather(run.project.store, run.project.baselines, rows, plays)
     page = build(material, project=run.project.root.name, now=time.time(), chosen=chosen.words)
     size = file.write(path, render(page))
     shown = run.project.shown(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stoker.results.report import causes, load, profiles, runs, speculation, summary, words
+from stoker.results.report import causes, load, plays, profiles, runs, speculation, summary, words
 from stoker.results.report.gather import Material
 from stoker.results.report.model import Report
 
@@ -20,7 +20,7 @@ def build(material: Material, *, project: str, now: float, chosen: Sequence[str]
         now: Unix time.
         chosen: What it was narrowed down to, in words.
     """
-    chapters = (summary, runs, profiles, load, speculation, causes)
+    chapters = (summary, runs, profiles, load, speculation, plays, causes)
     sections = [chapter.section(material) for chapter in chapters]
     return Report(
         title=f"Stoker report: {project}",

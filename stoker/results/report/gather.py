@@ -11,6 +11,7 @@ from stoker.results.baseline import Baseline, Baselines, Key
 from stoker.results.history import Series, SeriesKey, series
 from stoker.results.index import Summary
 from stoker.results.record import Record
+from stoker.results.report.plays import Played
 from stoker.results.report.words import natural
 from stoker.results.store import Store
 from stoker.results.trials import AGE_S, SPEC, Trial, trials
@@ -27,6 +28,7 @@ class Material:
         left_out: What could not be read, a line each.
         weighing: The series of ``inv spec``.
         trials: What it found, the newest of each profile on each host.
+        plays: The last run of each runbook.
     """
 
     series: tuple[Series, ...]
@@ -35,6 +37,7 @@ class Material:
     left_out: tuple[str, ...]
     weighing: tuple[Series, ...] = ()
     trials: tuple[Trial, ...] = ()
+    plays: tuple[Played, ...] = ()
 
     @property
     def every(self) -> tuple[Series, ...]:
@@ -62,13 +65,16 @@ def _but_profile(key: SeriesKey) -> tuple[str, ...]:
     return key.host, key.measured, key.engine, key.model, "simulated" if key.simulated else ""
 
 
-def gather(store: Store, baselines: Baselines, rows: Iterable[Summary]) -> Material:
+def gather(
+    store: Store, baselines: Baselines, rows: Iterable[Summary], plays: tuple[Played, ...] = ()
+) -> Material:
     """Read what a report of these rows needs.
 
     Args:
         store: Where their records lie.
         baselines: Accepted results.
         rows: As the store lists them.
+        plays: The last run of each runbook.
     """
     found = series(rows)
     records, left_out = _whole(store, sorted({run_id for one in found for run_id in _wanted(one)}))
@@ -83,7 +89,7 @@ def gather(store: Store, baselines: Baselines, rows: Iterable[Summary]) -> Mater
     weighing = tuple(one for one in found if one.key.profile.endswith(SPEC))
     others = tuple(one for one in found if one not in weighing)
     weighed = trials(record for record in records.values() if record.profile.endswith(SPEC))
-    return Material(others, records, shown, tuple(left_out), weighing, weighed)
+    return Material(others, records, shown, tuple(left_out), weighing, weighed, plays)
 
 
 def _wanted(one: Series) -> Iterator[str]:
