@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -40,6 +41,15 @@ def test_the_cause_is_told_without_who_wrote_it_and_when(host: Host) -> None:
     error = death.died("the server cannot come up", "", None, log.evidence(), log.cause)
     assert error.what.startswith("the server cannot come up: ValueError: Available memory on node 0 (10.62/")
     assert [line for line in error.evidence if "further up: (Worker pid=17127) ERROR" in line]
+
+
+def test_a_log_that_was_given_back_is_held_by_nobody(host: Host) -> None:
+    whole(host, "vllm-port-in-use.log")
+    held = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the listing's own is gone
+            held.add(descriptor.readlink())
+    assert CASES / "vllm-port-in-use.log" not in held
 
 
 def test_a_log_of_very_many_short_lines_holds_nobody_up(host: Host, tmp_path: Path) -> None:

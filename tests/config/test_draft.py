@@ -111,9 +111,11 @@ def test_short_forms_become_long_and_of_a_repeated_flag_the_last_counts_unless_i
     assert any("--seed was given 2 times" in note for note in found.notes)
 
 
-def test_a_model_behind_a_bare_flag_is_the_model(tmp_path: Path) -> None:
-    _, profile = made(tmp_path, argv=serve("--enforce-eager", "/m/x", "--port", "8000"))
-    assert (profile.server.model, profile.server.args) == ("/m/x", {"enforce-eager": True})
+@pytest.mark.parametrize("flag", ["enforce-eager", "of-a-later-version"])
+@pytest.mark.parametrize("served", ["/m/x", "x"])
+def test_a_model_behind_a_bare_flag_is_the_model(tmp_path: Path, flag: str, served: str) -> None:
+    _, profile = made(tmp_path, model=served, argv=serve(f"--{flag}", "/m/x", "--port", "8000"))
+    assert (profile.server.model, profile.server.args) == ("/m/x", {flag: True})
 
 
 def test_a_relative_model_becomes_absolute_and_other_relative_paths_keep_their_folder(tmp_path: Path) -> None:
@@ -252,8 +254,8 @@ def test_a_program_is_called_so_that_the_same_one_is_found(
 
 
 def test_a_path_that_does_not_lead_to_the_program_is_no_way_to_it(tmp_path: Path) -> None:
-    _, profile = made(tmp_path, path=True, env={"PATH": "/usr/bin:/bin"}, as_login=["PATH"])
-    assert profile.env["PATH"] == "/usr/bin:/bin"
+    _, profile = made(tmp_path, path=True, env={"PATH": "/usr/bin:/bin", "SHLVL": "1"}, as_login=["PATH"])
+    assert profile.env == {"PATH": "/usr/bin:/bin"}
     assert argv(profile)[:2] == ["/v/bin/vllm", "serve"]
 
 
