@@ -76,12 +76,25 @@ def prepare(ctx: Context, plan: Mapping[str, Any], gpus: Sequence[Any]) -> Prepa
     launch_id = f"{stamp}.{int(now * 1000) % 1000:03d}Z-{os.urandom(2).hex()}"  # sorts by time
     slot_dir = state.slot_dir(ctx.home, plan["slot"])
     folder = state.launch_dir(ctx.home, plan["slot"], launch_id)
+    record = _record(ctx, plan, gpus, launch_id, folder)
+    env = {**environment(ctx, plan, gpus), MARKER: record["marker"]}
+    argv = (*interpreter(plan["script"]), os.path.join(slot_dir, "launch.sh"))
+    prepared = Prepared(slot_dir, folder, record, plan["engine"], env, argv)
+    try:
+        _write_files(prepared, plan)
+    except AgentError:  # a full disk, mostly: what half a launch takes of it is given back
+        discard(prepared)
+        raise
+    return prepared
+
+
+def _write_files(prepared: Prepared, plan: Mapping[str, Any]) -> None:
+    slot_dir, folder = prepared.slot_dir, prepared.folder
     try:
         os.makedirs(folder, 0o700)
     except OSError as error:
         raise state.io_error(folder, error) from error
-    script = os.path.join(slot_dir, "launch.sh")
-    for path in (os.path.join(folder, "launch.sh"), script + _NEXT):
+    for path in (os.path.join(folder, "launch.sh"), os.path.join(slot_dir, "launch.sh") + _NEXT):
         state.write(path, plan["script"], 0o700)
     state.write(os.path.join(folder, "shim.py"), _source_of_shim())
     if plan["secrets"]:
@@ -91,10 +104,7 @@ def prepare(ctx: Context, plan: Mapping[str, Any], gpus: Sequence[Any]) -> Prepa
             os.path.join(folder, secretsfile.NAME),
         ):
             state.write(path, secretsfile.text(plan["secrets"]))
-    record = _record(ctx, plan, gpus, launch_id, folder)
-    _write_record(folder, record)
-    env = {**environment(ctx, plan, gpus), MARKER: record["marker"]}
-    return Prepared(slot_dir, folder, record, plan["engine"], env, (*interpreter(plan["script"]), script))
+    _write_record(folder, prepared.record)
 
 
 def discard(prepared: Prepared) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -229,9 +230,13 @@ def amend(home: str, launch: Launch, more: Launch) -> Launch:
 
 def io_error(path: str, error: OSError) -> AgentError:
     """The same fault of the file system as an error of the contract, naming the path."""
-    return AgentError(
-        "io", f"cannot write {path}: {error.strerror or error}", next_step=f"make {path} writable"
-    )
+    mends = {
+        errno.ENOSPC: f"make room there: df -h {os.path.dirname(path)}",
+        errno.EDQUOT: "make room: the account's quota is used up",
+        errno.EROFS: f"mount it to be written to: findmnt -T {os.path.dirname(path)}",
+    }
+    advice = mends.get(error.errno or 0, f"make {path} writable")
+    return AgentError("io", f"cannot write {path}: {error.strerror or error}", next_step=advice)
 
 
 def _session(snapshot: Snapshot, launch: Launch) -> List[Process]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -235,6 +237,31 @@ def test_a_home_that_cannot_be_written_is_told_with_its_path_and_ends_nothing(ho
     assert error.kind == "io"
     assert str(host.context().home) in error.what
     assert lives(old)
+
+
+def test_a_disk_that_gets_full_ends_nothing_and_keeps_nothing_of_the_launch(host: Host) -> None:
+    first = life.restart(host.context(), {"plan": host.plan(), "engines": ENGINES})["launch"]
+    slot = Path(host.context().home) / "slots" / "stable"
+    before = sorted(path for path in slot.rglob("*") if path.is_file())
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limit[1]))  # the script fits, the supervisor does not
+    try:
+        with pytest.raises(AgentError) as caught:
+            life.restart(host.context(), {"plan": host.plan(secrets={"KEY": "abcdef"}), "engines": ENGINES})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert caught.value.kind == "io"
+    assert lives(first["pid"])
+    assert sorted(path for path in slot.rglob("*") if path.is_file()) == before
+    assert len(list((slot / "launches").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(errno.ENOSPC, "df -h /a"), (errno.EROFS, "findmnt -T /a"), (errno.EACCES, "make /a/b writable")],
+)
+def test_what_cannot_be_written_says_what_to_do_about_it(number: int, advice: str) -> None:
+    assert advice in state.io_error("/a/b", OSError(number, os.strerror(number))).next_step
 
 
 def test_a_check_touches_nothing(host: Host) -> None:
