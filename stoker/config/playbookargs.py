@@ -13,7 +13,11 @@ from stoker.config.playbookvalues import Values, kind
 from stoker.config.yamltree import Vault
 from stoker.errors import InputError, nearest
 
-_SHORTHAND = re.compile(r"(?:^|\s)([A-Za-z_]\w*)=")
+# A word as Ansible splits a text: quotes and templates hold it together.
+_WORD = re.compile(
+    r"""(?:\{\{.*?\}\}|\{%.*?%\}|\{\#.*?\#\}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\S)+""", re.DOTALL
+)
+_PAIR = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 class Arguments(Values):
@@ -37,16 +41,17 @@ class Arguments(Values):
         """What stands under the module's name: a mapping, or a bare value where the module takes one."""
         if value is None or isinstance(value, dict):
             return self._named(at, key, value or {}, module)
-        if not module.free or isinstance(value, list):
+        pairs, rest = _pairs(value, module) if isinstance(value, str) else ({}, value)
+        named = self._named(at, key, pairs, module) if pairs else {}
+        if pairs and (rest == "" or (module.elsewhere and module.free not in named)):
+            return {
+                **named,
+                **({module.free: self._argument(at, rest, module.arguments[module.free])} if rest else {}),
+            }
+        if pairs or not module.free or isinstance(value, list):
             hint = f"write {key}: {{NAME: VALUE}}"
             self.note(at, f"{key} takes a mapping of arguments, here is {kind(value)}", hint)
             return {}
-        for name in _SHORTHAND.findall(value) if isinstance(value, str) else ():
-            # To pass it on as text would be another meaning than Ansible's.
-            if name in module.pairs:
-                self.note(
-                    at, f"{name}=… inside a text is not read as an argument", f"write args: {{{name}: …}}"
-                )
         return {module.free: self._argument(at, value, module.arguments[module.free])}
 
     def _named(self, at: At, key: str, given: Mapping[Any, Any], module: Module) -> dict[str, Any]:
@@ -82,3 +87,23 @@ class Arguments(Values):
             except InputError as error:
                 self.note(at, error.what, error.next_step)
         return value
+
+
+def _pairs(text: str, module: Module) -> tuple[dict[str, str], str]:
+    """The ``NAME=VALUE`` in a text that Ansible takes for arguments, and what is left of it."""
+    found: dict[str, str] = {}
+    kept, end = "", 0
+    for word in _WORD.finditer(text):
+        pair = _PAIR.fullmatch(word[0])
+        if pair is not None and (pair[1] in module.pairs or not module.free):
+            found[pair[1]] = _unquoted(pair[2])
+        else:
+            kept += text[end : word.end()]
+        end = word.end()
+    return found, (kept + text[end:]).strip() if found else text
+
+
+def _unquoted(text: str) -> str:
+    """A value without the quotes around it."""
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if is_quoted else text
