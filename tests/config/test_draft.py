@@ -254,7 +254,7 @@ def test_a_program_is_called_so_that_the_same_one_is_found(
 
 
 def test_a_path_that_does_not_lead_to_the_program_is_no_way_to_it(tmp_path: Path) -> None:
-    _, profile = made(tmp_path, path=True, env={"PATH": "/usr/bin:/bin", "SHLVL": "1"}, as_login=["PATH"])
+    _, profile = made(tmp_path, path=True, env={"PATH": "/usr/bin:/bin", "SSH_TTY": "x"}, as_login=["PATH"])
     assert profile.env == {"PATH": "/usr/bin:/bin"}
     assert argv(profile)[:2] == ["/v/bin/vllm", "serve"]
 
