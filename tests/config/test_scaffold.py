@@ -83,6 +83,17 @@ def test_playbooks_are_right(project: Path) -> None:
         assert playbook.load(file, verbs.modules()).plays
 
 
+def test_a_new_project_has_the_runbooks_that_are_shipped(project: Path) -> None:
+    """Whoever installs the package has no clone of the repository; both have the same books."""
+    root = Path(__file__).parents[2]
+    for name in (
+        *("playbooks/after-reboot.yml", "playbooks/compare-profiles.yml", "playbooks/eagle3-break-even.yml"),
+        *("playbooks/nightly.yml", "playbooks/rolling-restart.yml"),
+        *("playbooks/steps/launch-and-measure.yml", "profiles/kimi-k25-eagle3.yml"),
+    ):
+        assert (project / name).read_bytes() == (root / name).read_bytes(), name
+
+
 def test_settings_file_shows_the_defaults(project: Path) -> None:
     text = (project / "invoke.yaml").read_text()
     shown = yaml.safe_load(re.sub(r"(?m)^# (?=stoker:|  )", "", text))
