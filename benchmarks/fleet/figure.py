@@ -13,7 +13,7 @@ _RIGHT = 120
 _BAR = 16
 _STEP = 21
 _HEAD = 34
-_MOST = 64  # the axis ends here: 2 to the sixth
+_FIRST, _LAST = -1, 6  # powers of two between which the axis goes
 _MINE, _THEIRS, _FLOOR = "#e4572e", "#7a8fa6", "#c9ced6"
 
 
@@ -43,13 +43,13 @@ def _bar(line: Mapping[str, Any], top: int) -> list[str]:
     colour = _MINE if mine else _FLOOR if line["name"].startswith("floor") else _THEIRS
     one, end = _x(1), _x(ratio)
     left, width = min(one, end), max(abs(end - one), 2)
-    told = f"{line['wall_s']:.2f} s" + ("" if mine else f"   {ratio:.2f} ×")
+    told = f"{line['wall_s']:.2f} s" + ("" if mine else f" · {ratio:.2f} ×")
     bar = f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_BAR}" rx="2" fill="{colour}"/>'
     if mine:
         bar = f'<circle cx="{one:.1f}" cy="{top + _BAR / 2}" r="5" fill="{colour}"/>'
     name = "Stoker" if mine else line["name"]
     return [
-        _text(_LEFT - 28, top + 12, name, "name"),
+        _text(_LEFT - 10, top + 12, name, "name"),
         bar,
         _text(max(one, end) + 9, top + 12, told, "figure"),
     ]
@@ -57,17 +57,18 @@ def _bar(line: Mapping[str, Any], top: int) -> list[str]:
 
 def _axis(top: int, bottom: int) -> list[str]:
     found = []
-    for power in range(int(math.log2(_MOST)) + 1):
+    for power in range(_FIRST, _LAST + 1):
         x = _x(2**power)
         kind = "one" if power == 0 else "grid"
         found.append(f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}" class="{kind}"/>')
-        found.append(_text(x, top - 6, f"{2**power} ×", "tick"))
+        found.append(_text(x, top - 6, f"{2**power:g} ×", "tick"))
     return found
 
 
 def _x(ratio: float) -> float:
     """Where a ratio stands: the axis is logarithmic."""
-    share = math.log2(min(max(ratio, 0.72), _MOST)) / math.log2(_MOST)
+    power = min(max(math.log2(ratio), _FIRST), _LAST)
+    share = (power - _FIRST) / (_LAST - _FIRST)
     return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
 

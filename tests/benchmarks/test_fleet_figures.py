@@ -48,5 +48,5 @@ def test_the_picture_shows_every_contender_of_every_work() -> None:
     ]
     page = ElementTree.fromstring(draw(rows))
     texts = ["".join(element.itertext()) for element in page.iter() if element.tag.endswith("text")]
-    for word in ("One <command>", "Faster than we", "Stoker", "A & B", "C", "2.00 s   1.50 ×"):
+    for word in ("One <command>", "Faster than we", "Stoker", "A & B", "C", "2.00 s · 1.50 ×"):
         assert word in texts
