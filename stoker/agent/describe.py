@@ -11,9 +11,11 @@ from .scope import Finding
 from .variables import is_credential
 
 _SECRET_WORD = re.compile(
-    r"\b(sk|hf|ghp|xox[a-z])[-_][A-Za-z0-9_-]{12,}|(?<=://)[^/@\s]+:[^/@\s]+(?=@)|(?<=[Bb]earer )\s*\S+"
+    r"\b(sk|hf|ghp|xox[a-z])[-_][A-Za-z0-9_-]{12,}"
+    r"|(?<=://)[^/@:\s]{1,1024}:[^/@\s]{1,4096}(?=@)|(?<=[Bb]earer )\s*\S+"
 )
-_ASSIGNED = re.compile(r"([\w.-]+)=")
+# Only where a name begins: anybody's process may have a word of 128 KiB, and this must be linear in it.
+_ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]+)=")
 _FIELD = re.compile(r"""("([^"]+)"\s*:\s*)("(?:[^"\\]|\\.)*"|[^",}\]]+)""")
 # A process that we cannot see: 0 is nobody's number.
 _NOBODY: Dict[str, Any] = {

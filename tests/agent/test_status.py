@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +227,10 @@ def test_another_hosts_servers_on_the_same_machine_are_not_shown(host: Host) -> 
 )
 def test_keys_in_command_lines_are_hidden(typed: str, shown: str) -> None:
     assert " ".join(describe.command(typed.split())) == shown
+
+
+@pytest.mark.parametrize("sign", ["z", "z=", "://a:", '"a":', '"', "sk-", "\\"])
+def test_a_long_word_of_anybodys_process_costs_no_time(sign: str) -> None:
+    begin = time.process_time()
+    describe.command(["program", sign * (120_000 // len(sign)), "://" + ":" * 120_000])
+    assert time.process_time() - begin < 2
