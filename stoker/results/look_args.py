@@ -38,9 +38,9 @@ def look(new: Side, base: Side) -> Findings:
     unknown = []
     if not (was and now):
         missing = base if not was else new
-        unknown.append(
-            Unknown("arguments as the server reports them", why_unread(missing, "argument", "info"))
-        )
+        if not (_is_probe(base) and _is_probe(new)):
+            why = why_unread(missing, "argument", "info")
+            unknown.append(Unknown("arguments as the server reports them", why))
         was, now = {}, {}
     if not (base.fingerprint.argv and new.fingerprint.argv):
         missing = base if not base.fingerprint.argv else new
@@ -57,6 +57,11 @@ def look(new: Side, base: Side) -> Findings:
     same = sum(name in now and _alike(name, was[name], now[name], typed) for name in was)
     same += sum(said_was.get(n) == said_now.get(n) for n in set(unreported))
     return Findings(tuple(causes), (count(same, "engine argument"),) if same else (), tuple(unknown))
+
+
+def _is_probe(side: Side) -> bool:
+    """Whether it is a probe of all-reduces: no server, so there is nobody to report arguments."""
+    return any("/probe/probe.py" in word for word in side.fingerprint.argv)
 
 
 def flags(argv: Sequence[str], aliases: Mapping[str, str] = _NO_ALIASES) -> dict[str, str]:

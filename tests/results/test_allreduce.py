@@ -11,8 +11,11 @@ from stoker.benchmarks import allreduce, merge
 from stoker.errors import InputError
 from stoker.results.allreduce import estimate
 from stoker.results.baseline import Baseline, Baselines
+from stoker.results.causes import Side
 from stoker.results.compare import assess, compare
+from stoker.results.fingerprint import Fingerprint
 from stoker.results.fromjson import build, loads
+from stoker.results.look_args import look
 from stoker.results.record import Record, Subject
 from tests.results.made import fingerprint, run
 
@@ -181,3 +184,11 @@ def test_batch_sizes_are_put_in_order() -> None:
     found = merge({}, {"name": "allreduce", "batches": "8, 1,8"})
     assert isinstance(found, allreduce.AllReduce)
     assert found.batches == "1,8"
+
+
+def test_a_probe_has_no_server_that_could_report_its_arguments() -> None:
+    argv = ("python", "-c", allreduce.program("llm-probe"))
+    probes = Side("a", Fingerprint(argv=argv), "vllm"), Side("b", Fingerprint(argv=argv), "vllm")
+    assert look(*probes).unknown == ()
+    server = Side("c", Fingerprint(argv=("python", "-m", "vllm")), "vllm")
+    assert [one.what for one in look(server, server).unknown] == ["arguments as the server reports them"]
