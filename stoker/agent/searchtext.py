@@ -207,4 +207,4 @@ def _yaml(after: str) -> str:
     text = after.partition(":")[2].strip(" \t*")
     if text[:1] in ("'", '"'):
         return _until(text[1:], text[0])[0]
-    return re.sub(r"\s+#.*$", "", text).strip(" \t`")
+    return re.sub(r"(?<!\s)\s+#.*$", "", text).strip(" \t`")

@@ -205,3 +205,11 @@ def test_a_secret_in_another_variables_value_is_not_told(tmp_path: Path, value: 
     (tmp_path / ".bashrc").write_text(f"export VLLM_Z='{value}'\n")
     found = searched(tmp_path, "VLLM_*")
     assert "s3cr3tkey123" not in str(found) and "abcdefgh" not in str(found), found
+
+
+def test_lines_of_blanks_cost_no_time() -> None:
+    text = ("NCCL_PROTO: LL" + " " * 19_000 + "x\n") * 12
+    begin = time.process_time()
+    found = list(searchtext.hits(text, searchtext.pattern(["NCCL_*"]), "yaml"))
+    assert len(found) == 12
+    assert time.process_time() - begin < 2
