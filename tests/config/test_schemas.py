@@ -34,7 +34,7 @@ SCHEMAS: dict[str, Any] = {
 HOST = Host("h", {"models": "/m"}, (), "")
 MODULES = verbs.modules()
 FEW = settings(
-    max_examples=int(os.environ.get("STOKER_FUZZ", "50")),
+    max_examples=int(os.environ.get("STOKER_FUZZ", "25")),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

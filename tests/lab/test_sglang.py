@@ -7,12 +7,14 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stoker.agent import liveenv
 from stoker.engines.sglang import SGLANG
+from stoker.lab import lab as control
 from stoker.lab import procfs
 from stoker.lab.state import LabHost, LabState
 from tests.lab.conftest import Start
@@ -125,12 +127,13 @@ def test_a_bad_request_is_refused(
 
 
 @pytest.fixture(scope="module")
-def lab_server(lab: LabState) -> Server:
+def lab_server(lab: LabState) -> Iterator[Server]:
     """A small server on the second host, for tests that only ask."""
     host = lab.hosts[1]
     args = f"--model-path {host.home}/models/Qwen3-8B --host {host.address} --enable-metrics"
     pid = detach(lab, host, f"venvs/sglang/bin/sglang serve {args} --served-model-name small")
-    return Server(lab, host, pid).wait_ready()
+    yield Server(lab, host, pid).wait_ready()
+    control.reboot(Path(lab.root), host.name)  # tests of other files count what runs there
 
 
 def test_it_says_that_it_is_simulated(lab_server: Server) -> None:
