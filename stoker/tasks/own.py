@@ -40,7 +40,7 @@ def check(run: Run) -> int:
 @command(
     Flag("only", "Pytest's -k expression."),
     Flag("coverage", "Measure coverage too.", "flag"),
-    Flag("long", "Those instead that restart real servers for minutes.", "flag"),
+    Flag("long", "Those instead that take long and are like others that CI runs.", "flag"),
 )
 def test(run: Run) -> int:
     """The tests, as CI runs them."""
@@ -52,7 +52,7 @@ def test(run: Run) -> int:
     if run.args["coverage"]:
         argv += ["--cov=stoker", "--cov-append", "--cov-report=term:skip-covered"]
     # Most tests wait for processes, so that several at once pay; those that measure need the machine alone.
-    side_by_side = ("-n", str(2 * _cpus()), "--dist", "loadfile", "-m", "not alone and not long")
+    side_by_side = ("-n", str(5 * _cpus() // 2), "--dist", "worksteal", "-m", "not alone and not long")
     codes = []
     for part in (side_by_side, ("-m", "alone and not long", *_with("mark.alone", run.settings.root))):
         code = _call(run, *argv, *part)

@@ -151,14 +151,14 @@ def test_nothing_is_held_back_of_what_begins_no_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["\\" * 300_000, "'" * 300_000, "%25" * 100_000, "&amp;" * 60_000, "p@ss " * 60_000]
+    "text", ["\\" * 60_000, "'" * 60_000, "%25" * 20_000, "&amp;" * 12_000, "p@ss " * 12_000]
 )
 def test_no_text_takes_long(text: str) -> None:
     blotter = Blotter([SECRET, "'" * 40 + "x", "\\" * 40 + '"', '%25%25"&amp;'])
     begin = time.process_time()
     blotter.blotted(text)
     blotter.begun(text)
-    assert time.process_time() - begin < 20
+    assert time.process_time() - begin < 4
 
 
 def test_a_key_in_lines_costs_little_where_it_is_not() -> None:

@@ -34,7 +34,7 @@ from tests.config.fromschema import ANY, documents, mutated
 
 ROOT = Path(__file__).parents[2]
 MANY = settings(
-    max_examples=int(os.environ.get("STOKER_FUZZ", "25")),
+    max_examples=int(os.environ.get("STOKER_FUZZ", "15")),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

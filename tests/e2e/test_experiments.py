@@ -134,6 +134,7 @@ def test_speculation_is_weighed_at_each_batch_size_and_the_host_put_back(project
     assert runs_now(project) == "[]", "nothing ran before, so nothing runs after"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_what_ran_before_a_killed_experiment_runs_again_after_the_next_one(project: ProjectFolder) -> None:
     """What runs then is the killed one's trial, and nobody's server."""

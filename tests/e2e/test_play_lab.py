@@ -109,6 +109,7 @@ def test_diff_shows_what_changes_in_the_launch_script_by_hand_and_in_a_book(flee
     assert "+++ kimi (here)" not in fleet.inv("play", "one", "--check").out
 
 
+@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_every_night_the_fleet_is_measured_and_what_does_not_serve_spoils_nothing(fleet: Fleet) -> None:
     for host in ("node174", "node176"):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.faults.box import Box, eventually, lives
 
@@ -149,3 +152,12 @@ WAIT = Phase("wait", _waiting, "lost during wait", _loads_on)
 BENCH = Phase("bench", _measuring, "lost during bench", _serves_on)
 PULL = Phase("pull", _pulling, "files were carried", _fetches)
 ALL = (KILL, LAUNCH, WAIT, BENCH, PULL)
+_IN_CI = (KILL, LAUNCH)
+
+
+def cases(phases: Iterable[Phase]) -> list[Any]:
+    """A test's parameters: all of these; CI tries those in which the most is at stake."""
+    return [
+        pytest.param(phase, id=phase.name, marks=() if phase in _IN_CI else pytest.mark.long)
+        for phase in phases
+    ]

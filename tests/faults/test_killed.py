@@ -17,7 +17,7 @@ from tests.faults.phases import Phase
 OF_THE_CONTROLLER = (phases.LAUNCH, phases.WAIT, phases.BENCH, phases.PULL)
 
 
-@pytest.mark.parametrize("phase", OF_THE_CONTROLLER, ids=lambda phase: phase.name)
+@pytest.mark.parametrize("phase", phases.cases(OF_THE_CONTROLLER))
 def test_a_killed_controller_leaves_no_agent_and_no_lock(box: Box, phase: Phase) -> None:
     command = phase.begin(box)
     os.killpg(command.pid, signal.SIGKILL)
@@ -37,7 +37,7 @@ def test_a_controller_that_is_killed_while_it_logs_in_leaves_nothing(box: Box) -
     phases.goes_on(box)
 
 
-@pytest.mark.parametrize("phase", phases.ALL[:4], ids=lambda phase: phase.name)
+@pytest.mark.parametrize("phase", phases.cases(phases.ALL[:4]))
 def test_a_killed_agent_is_told_and_what_it_left_is_gone_on_from(box: Box, phase: Phase) -> None:
     command = phase.begin(box)
     for pid in box.agents():

@@ -21,7 +21,7 @@ from tests.faults.phases import Phase
 _SLACK_S = 8.0
 
 
-@pytest.mark.parametrize("phase", phases.ALL, ids=lambda phase: phase.name)
+@pytest.mark.parametrize("phase", phases.cases(phases.ALL))
 def test_a_cut_link_ends_both_sides_and_the_next_command_goes_on(
     far: Box, cable: Cable, phase: Phase
 ) -> None:

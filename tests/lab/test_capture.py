@@ -73,6 +73,7 @@ def test_sglang_by_hand_runs_on_with_an_equal_fingerprint(site: Site, sglang: St
     assert "NCCL_CUMEM_ENABLE" not in text.partition("\nenv:")[2], "the engine sets that by itself"
 
 
+@pytest.mark.long
 def test_vllm_by_hand_on_chosen_gpus_runs_on_with_an_equal_fingerprint(
     site: Site, vllm: Start, host: LabHost
 ) -> None:

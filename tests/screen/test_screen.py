@@ -168,10 +168,10 @@ def test_an_unfinished_line_is_shown_while_the_command_waits() -> None:
 
 
 def test_much_output_in_small_pieces_takes_time_in_proportion() -> None:
-    pieces = [("h1", "stdout", f"{number}\n{number}") for number in range(20_000)]
+    pieces = [("h1", "stdout", f"{number}\n{number}") for number in range(6_000)]
     begin = time.process_time()
-    assert len(shown_of(*pieces)) == 20_001
-    assert time.process_time() - begin < 30
+    assert len(shown_of(*pieces)) == 6_001
+    assert time.process_time() - begin < 15
 
 
 def _on_terminal(columns: int, tell: Callable[[Screen], None]) -> list[str]:

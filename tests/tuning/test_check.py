@@ -111,7 +111,7 @@ def test_an_unknown_name_does_not_show_its_value(name: str) -> None:
     assert found and "hf_abcdefghijkl" not in str(found)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=30), st.text(max_size=40), max_size=6),
     st.dictionaries(st.sampled_from(["nccl", "vllm", "sglang", "torch"]), st.text(max_size=8)),
@@ -125,7 +125,7 @@ def test_no_text_makes_it_raise(env: dict[str, str], versions: dict[str, str], a
         assert {r.code for r in found} <= codes()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(NAMES), st.text("0123456789-+xkMG ,;:^=|~$[]trueTRUEoffLl\x00\n", max_size=24))
 def test_no_value_of_a_known_name_makes_it_raise(name: str, value: str) -> None:
     for remark in check({name: value}, Setting()):
