@@ -184,7 +184,7 @@ def _look(places: Folders) -> LabState:
 
 
 def _members(places: Folders) -> list[procfs.Process]:
-    return procfs.members({"": [places.root]})[""]
+    return procfs.members({"": list(places.own)})[""]
 
 
 def _by_host(places: Folders, names: Sequence[str]) -> dict[str, list[procfs.Process]]:
@@ -246,7 +246,7 @@ def _guardian_environment(places: Folders) -> dict[str, str]:
     source = str(Path(stoker.__file__).parent.parent)
     path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH", ""))))
     kept = {name: os.environ[name] for name in ("HOME", "PATH", "LANG", "LC_ALL", "TZ") if name in os.environ}
-    return {**kept, "PYTHONPATH": path, "STOKER_LAB_ROOT": str(places.root)}
+    return {**kept, "PYTHONPATH": path, "STOKER_LAB_STATE": str(places.state)}
 
 
 def _await_ready(places: Folders, reading: int) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-MARKERS = ("HOME", "STOKER_HOST_FACTS", "STOKER_LAB_ROOT")
+MARKERS = ("HOME", "STOKER_HOST_FACTS", "STOKER_LAB_STATE")
 _POLL_S = 0.005
 
 

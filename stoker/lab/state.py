@@ -101,6 +101,11 @@ class Folders:
         """The login's home on a host."""
         return self.root / "hosts" / host
 
+    @property
+    def own(self) -> tuple[Path, ...]:
+        """What a process of this lab is known by; the demo's lab lies in ``root`` too, and is another one."""
+        return (self.root / "hosts", self.root / "machines", self.state)
+
     def machine(self, host: str) -> Path:
         """What belongs to a host but lies in nobody's home: host key, facts, GPU devices, shared memory."""
         return self.root / "machines" / host

@@ -97,6 +97,19 @@ def test_the_next_command_ends_what_a_killed_guardian_left(root: Path, then: str
     assert gone(pids)
 
 
+def test_a_lab_within_the_folder_is_another_lab(root: Path) -> None:
+    """As the demo's, which runs while somebody brings the project's own up, and down again."""
+    inner = control.up(root / "demo" / "lab", 1)
+    try:
+        detach(inner, inner.hosts[0], "sleep 60")
+        control.up(root, 1)
+        assert control.down(root) == 0
+        now = control.status(Path(inner.root))
+        assert (now.running, now.hosts[0].processes) == (True, 1)
+    finally:
+        control.down(Path(inner.root))
+
+
 def test_a_stranger_that_looks_into_the_lab_is_left_alone(root: Path) -> None:
     state = control.up(root, 1)
     with open(state.log, "rb") as log:
