@@ -75,14 +75,16 @@ class Screen:
             self.quote(line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
-        """A table that fits the terminal.
+        """A table that fits the terminal; nothing where it has no rows: headings alone say nothing.
 
         Args:
             columns: Headings; one that ends with ``>`` is right-aligned, one with ``!`` is never broken.
             rows: Cells: text, or (text, style).
             title: Above the table; none when empty.
         """
-        self.console.print(table_of(columns, rows, title))
+        made = table_of(columns, rows, title)
+        if made.rows:
+            self.console.print(made)
 
     def sheet(self, sheet: Sheet) -> None:
         """A table with what is to be said below it."""

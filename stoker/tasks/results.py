@@ -58,6 +58,10 @@ def results(run: Run) -> int:
             for s in found
         ],
     )
+    if not found:
+        run.screen.say(
+            "no such run" if rows else "no run has come back yet: inv bench --host NAME brings one"
+        )
     for damaged in unreadable:
         run.screen.say(("damaged ", "bold red"), f"{damaged.path}: {damaged.what}")
     return EXIT_DONE

@@ -142,6 +142,8 @@ def test_a_roll_that_stops_says_why_the_others_were_not_begun(project: ProjectFo
 
 
 def test_results_of_an_unknown_host_are_a_mistake_with_the_nearest_name(project: ProjectFolder) -> None:
+    empty = project.inv("results")
+    assert (empty.code, "no run has come back yet: inv bench" in empty.text) == (0, True), empty.text
     assert project.inv("restart", "--host", "box", "--profile", "plain").code == 0
     size = ("--runs", "1", "--tokens", "8", "--concurrency", "1")
     assert project.inv("bench", "--host", "box", *size).code == 0
@@ -150,6 +152,7 @@ def test_results_of_an_unknown_host_are_a_mistake_with_the_nearest_name(project:
     assert "did you mean 'box'?" in ended.text
     listed = project.inv("results", "--host", "box", env={"COLUMNS": "80"})
     assert "8×1" in listed.out, listed.text
+    assert "no such run" in project.inv("results", "--verdict", "regressed").out
     run = project.inv("results", "--json").json["results"][0]["run_id"]
     (name,) = [line.split()[0] for line in listed.out.splitlines() if "8×1" in line]
     assert run.endswith(f"-{name}"), listed.text

@@ -112,6 +112,11 @@ def test_a_terminal_without_our_signs_gets_others() -> None:
     assert done.stdout.splitlines()[0] == "+ 3 x 5 > ? ~"
 
 
+def test_headings_do_not_stand_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen().table(("run", "host"), [], title="bench-all")
+    assert capsys.readouterr() == ("", "")
+
+
 def test_what_is_copied_stays_on_one_line() -> None:
     out = io.StringIO()
     screen = Screen()
