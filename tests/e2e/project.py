@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[2]
 TASKS = "from stoker.tasks import mount\n\nns = mount(__file__)\n"
 
 
@@ -46,6 +48,15 @@ class ProjectFolder:
         self.root = root
         root.mkdir(parents=True, exist_ok=True)
         self.write("tasks.py", TASKS)
+
+    @classmethod
+    def on_lab(cls, root: Path, lab: Path, *folders: str) -> ProjectFolder:
+        """The repository's own folders of these names, over the hosts of a lab."""
+        made = cls(root)
+        for name in folders:
+            shutil.copytree(ROOT / name, root / name)
+        shutil.copytree(lab / "inventory", root / "inventory")
+        return made
 
     def write(self, name: str, text: str) -> Path:
         """Write a file of the project."""
@@ -82,3 +93,10 @@ class ProjectFolder:
             out, err = process.communicate()
             raise AssertionError(f"inv {argv} hung\n{out}\n{err}") from None
         return Ended(process.returncode, out, err)
+
+    def done(self, *argv: str, code: int = 0) -> Ended:
+        """Run what may restart servers for minutes, with ``inv`` on the PATH; it ends with this code."""
+        env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        ended = self.inv(*argv, env=env, timeout_s=200)
+        assert ended.code == code, ended.text
+        return ended

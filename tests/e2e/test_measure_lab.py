@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stoker.lab import lab as control
-from tests.e2e.project import Ended, ProjectFolder
+from tests.e2e.project import ProjectFolder
 
 ROOT = Path(__file__).parents[2]
 EAGLE = "kimi-k25-eagle3"
@@ -29,30 +26,20 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def project(lab: Path, tmp_path: Path) -> Iterator[ProjectFolder]:
     """A project of that host; nothing runs there, before and after."""
-    folder = ProjectFolder(tmp_path)
-    shutil.copytree(ROOT / "profiles", tmp_path / "profiles")
-    shutil.copytree(lab / "inventory", tmp_path / "inventory")
-    yield folder
+    yield ProjectFolder.on_lab(tmp_path, lab, "profiles")
     control.reboot(lab, "node174")
-
-
-def inv(project: ProjectFolder, *argv: str) -> Ended:
-    env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    ended = project.inv(*argv, env=env, timeout_s=200)
-    assert ended.code == 0, ended.text
-    return ended
 
 
 @pytest.mark.timeout(120)
 def test_serve_measures_open_and_closed_loops_and_keeps_them_apart(project: ProjectFolder) -> None:
-    inv(project, "restart", *AT, "--profile", "nccl-tuned")
+    project.done("restart", *AT, "--profile", "nccl-tuned")
     asked = ("--bench", "serve", "--requests", "8", "--input", "64", "--output", "16-32", "--runs", "1")
-    closed = inv(project, "bench", *AT, *asked, "--concurrency", "1,4", "--json")
-    opened = inv(project, "bench", *AT, *asked, "--rate", "10", "--goodput", "ttft=60", "--json")
+    closed = project.done("bench", *AT, *asked, "--concurrency", "1,4", "--json")
+    opened = project.done("bench", *AT, *asked, "--rate", "10", "--goodput", "ttft=60", "--json")
     assert [len(one.json["hosts"]["node174"]["results"]) for one in (closed, opened)] == [1, 1]
-    rows = inv(project, "results", "--json").json["results"]
+    rows = project.done("results", "--json").json["results"]
     assert [row["size"] for row in rows] == ["64+16-32 10/s", "64+16-32×4", "64+16-32×1"]
-    run = inv(project, "show", rows[0]["run_id"], "--json").json["run"]
+    run = project.done("show", rows[0]["run_id"], "--json").json["run"]
     figures = {name: metric["value"] for name, metric in run["metrics"].items()}
     # A prompt of 64 tokens takes 31 ms, and a token 11.2 ms on the tuned host.
     assert 0.02 < figures["ttft_s"] < 10
@@ -70,17 +57,17 @@ def test_serve_measures_open_and_closed_loops_and_keeps_them_apart(project: Proj
 @pytest.mark.timeout(240)
 def test_spec_finds_what_the_model_says_and_the_report_shows_it(project: ProjectFolder) -> None:
     """Three steps yield 2.31 tokens, break even at 1.84 and are 25 % faster on the tuned host."""
-    inv(project, "restart", *AT, "--profile", EAGLE)
+    project.done("restart", *AT, "--profile", EAGLE)
     how = ("--profile", EAGLE, "--steps", "3", "--concurrency", "1", "--runs", "3", "--tokens", "120")
-    ended = inv(project, "spec", *AT, *how, "--json")
+    ended = project.done("spec", *AT, *how, "--json")
     (row,) = ended.json["hosts"]["node174"]["results"][0]["rows"]
     assert (row["setting"], row["batch"], row["word"]) == ("3 steps", 1, "pays")
     assert row["acceptance"]["length"] == pytest.approx(2.31, rel=0.05)
     assert row["break_even"] == pytest.approx(1.84, rel=0.15)
     assert row["speedup"] == pytest.approx(1.25, rel=0.15)
-    servers = inv(project, "status", *AT, "--json").json["hosts"]["node174"]["results"][0]["servers"]
+    servers = project.done("status", *AT, "--json").json["hosts"]["node174"]["results"][0]["servers"]
     assert [one["launch"]["profile"] for one in servers if one["alive"]] == [EAGLE], "it was put back"
-    inv(project, "report")
+    project.done("report")
     page = (project.root / "results" / "report.html").read_text()
     assert "Does speculative decoding pay?" in page
     assert "Batch 1: pays (3 steps, 1.2" in page

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,10 +29,7 @@ class Fleet:
 
     def inv(self, *argv: str, code: int = 0) -> Ended:
         """Run a command that ends with this code."""
-        env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-        ended = self.folder.inv(*argv, env=env, timeout_s=200)
-        assert ended.code == code, ended.text
-        return ended
+        return self.folder.done(*argv, code=code)
 
     def runs(self) -> dict[str, list[str]]:
         """The profiles that run on each host."""
@@ -58,11 +52,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def fleet(lab: Path, tmp_path: Path) -> Iterator[Fleet]:
     """Nothing runs on its hosts, before and after."""
-    folder = ProjectFolder(tmp_path)
-    for name in ("profiles", "playbooks"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    shutil.copytree(lab / "inventory", tmp_path / "inventory")
-    yield Fleet(folder, lab)
+    yield Fleet(ProjectFolder.on_lab(tmp_path, lab, "profiles", "playbooks"), lab)
     for host in ("node174", "node175", "node176"):
         control.reboot(lab, host)
 
