@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, Mapping, Match, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, Mapping, Match, NamedTuple, Optional, Sequence
 
 from . import outside, run
 from .context import AgentError, Context
@@ -26,8 +26,8 @@ class Asked(NamedTuple):
     """What is asked of the tool.
 
     Args:
-        tool: ``argv``, ``file``, ``tokens``, ``seconds``, ``completed``, ``figures``, ``env`` and
-            ``key_variable`` of the controller's.
+        tool: ``argv``, ``file``, ``tokens``, ``seconds``, ``completed``, ``figures``, ``env``,
+            ``key_variable`` and ``left_out`` of the controller's.
         runs: How often, after a warm-up.
         requests: Of a run.
         output: Tokens of each.
@@ -85,8 +85,9 @@ def _once(
         what = "%s ended with status %d after %.0f s" % (argv[0], ended["rc"], time.monotonic() - began)
         said = (ended["stderr"] or ended["stdout"]).splitlines()[-_LINES:]
         raise AgentError("io", what if ended["rc"] else "%s left no result" % argv[0], said)
-    raw["%s.json" % name] = text
-    return read(text, asked, index)
+    found = read(text, asked, index)
+    raw["%s.json" % name] = _kept(text, asked.tool["left_out"])
+    return found
 
 
 def filled(word: str, values: Mapping[str, str]) -> str:
@@ -102,6 +103,14 @@ def filled(word: str, values: Mapping[str, str]) -> str:
         return json.dumps(text)[1:-1] if of_json else text
 
     return _NAME.sub(value, word)
+
+
+def _kept(text: str, left_out: Sequence[str]) -> str:
+    """What it left, without what must not lie about."""
+    data = outside.mapping(outside.parse(text)) if left_out else {}
+    if not set(left_out) & set(data):
+        return text
+    return json.dumps({name: value for name, value in data.items() if name not in left_out}) + "\n"
 
 
 def _text(path: str) -> Optional[str]:
@@ -135,7 +144,7 @@ def read(text: str, asked: Asked, index: int) -> Dict[str, Any]:
     tool = asked.tool
     figures = {}
     for name, (place, factor) in tool["figures"].items():
-        value = at(data, place)
+        value = _quotient(data, place)
         if value is not None:
             figures[name] = value * factor
     tokens, seconds, completed = (at(data, tool[name]) for name in ("tokens", "seconds", "completed"))
@@ -168,6 +177,13 @@ def _wrong(
     if abs(tokens - wanted) > _OFF * wanted:
         return "the tool counts %d tokens where %d were asked for" % (tokens, wanted)
     return ""
+
+
+def _quotient(data: Any, places: str) -> Optional[float]:
+    """The number at a place, or that of the first by that of the second."""
+    place, slash, divisor = places.partition("/")
+    value, by = at(data, place), at(data, divisor) if slash else 1.0
+    return None if value is None or not by else value / by
 
 
 def at(data: Any, place: str) -> Optional[float]:

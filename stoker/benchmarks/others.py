@@ -20,10 +20,12 @@ class Tool:
         tokens: Where that tells how many tokens were generated: names and places in lists, dots between.
         seconds: Likewise, how long it took.
         completed: Likewise, how many requests ended well.
-        figures: Name of a figure to where it stands, and what it is multiplied with to be of our unit.
+        figures: Name of a figure to where it stands, and what it is multiplied with to be of our unit; two
+            places with a slash between are a quotient.
         env: Added to its environment.
         key_variable: Which variable it takes the server's key from; empty: it takes none but on its command
             line, where everybody on the host could read it.
+        left_out: Names in its file that are not kept: what the server says of itself may hold its keys.
     """
 
     argv: tuple[str, ...]
@@ -34,6 +36,7 @@ class Tool:
     figures: Mapping[str, tuple[str, float]]
     env: Mapping[str, str]
     key_variable: str = ""
+    left_out: tuple[str, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """The same as JSON types."""
@@ -42,6 +45,7 @@ class Tool:
             "argv": list(self.argv),
             "figures": {name: list(place) for name, place in self.figures.items()},
             "env": dict(self.env),
+            "left_out": list(self.left_out),
         }
 
 
@@ -91,7 +95,8 @@ TOOLS: Mapping[str, Tool] = MappingProxyType(
             completed="completed",
             figures={
                 "req_s": ("request_throughput", 1.0),
-                "input_tokens": ("total_input_tokens", 1.0),
+                "input_tokens": ("total_input_tokens/completed", 1.0),
+                "input_tok_s": ("total_input_tokens/duration", 1.0),
                 **_latencies(
                     {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e": "e2el"},
                     {"": "median_{}_ms", "_p90": "p90_{}_ms", "_p99": "p99_{}_ms"},
@@ -100,6 +105,37 @@ TOOLS: Mapping[str, Tool] = MappingProxyType(
             },
             env={"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"},
             key_variable="OPENAI_API_KEY",
+        ),
+        "sglang-serving": Tool(
+            argv=(
+                # Newer versions warn that this is now sglang.benchmark.serving, which older ones do not have.
+                *("python3", "-m", "sglang.bench_serving", "--backend", "sglang-oai", "--base-url", "{url}"),
+                *("--model", "{model}", "--tokenizer", "{tokenizer}", "--dataset-name", "random-ids"),
+                *("--random-input-len", "{input}", "--random-output-len", "{output}"),
+                *("--random-range-ratio", "1.0", "--num-prompts", "{requests}", "--seed", "{seed}"),
+                # Its own warm-up would ask the first prompt twice, the second time out of the prefix cache.
+                *("--max-concurrency", "{concurrency}", "--warmup-requests", "0", "--disable-tqdm"),
+                # It takes as many tokens for generated as it asked for, unless the server says in each chunk.
+                *("--extra-request-body", '{"stream_options":{"continuous_usage_stats":true}}'),
+                *("--output-file", "{out}/result.jsonl"),
+            ),
+            file="result.jsonl",  # a line a run, and each run has a folder of its own
+            tokens="total_output_tokens",
+            seconds="duration",
+            completed="completed",
+            figures={
+                "req_s": ("request_throughput", 1.0),
+                "input_tokens": ("total_input_tokens/completed", 1.0),
+                "input_tok_s": ("total_input_tokens/duration", 1.0),
+                **_latencies(
+                    {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e": "e2e_latency"},
+                    {"": "median_{}_ms", "_p90": "p90_{}_ms", "_p99": "p99_{}_ms"},
+                    0.001,
+                ),
+            },
+            env={"HF_HUB_OFFLINE": "1"},
+            key_variable="OPENAI_API_KEY",
+            left_out=("server_info",),
         ),
         "aiperf": Tool(
             argv=(

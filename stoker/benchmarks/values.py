@@ -9,7 +9,8 @@ from stoker.benchmarks import lengths
 from stoker.errors import InputError, nearest
 
 OF_SERVER = ("decode", "serve")  # what a profile can be judged by
-TOOLS = ("vllm-serve", "aiperf", "guidellm")  # others' load generators, as stoker.benchmarks.others has them
+# Others' load generators, as stoker.benchmarks.others has them.
+TOOLS = ("vllm-serve", "sglang-serving", "aiperf", "guidellm")
 NAMES = (*OF_SERVER, "allreduce", *TOOLS)
 ARRIVALS = ("poisson", "fixed")
 GOALS = ("ttft", "tpot", "e2e")

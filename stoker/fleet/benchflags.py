@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from stoker.benchmarks.values import BOUNDS, read
+from stoker.benchmarks.values import BOUNDS, NAMES, TOOLS, read
 from stoker.fleet.flags import Flag
 
 
@@ -14,7 +14,7 @@ def _flag(name: str, help_: str) -> Flag:
 
 
 BENCH = (
-    Flag("bench", "Which benchmark: decode, serve, allreduce, vllm-serve, aiperf or guidellm (decode)."),
+    Flag("bench", f"Which benchmark: {', '.join(NAMES[:-1])} or {NAMES[-1]} (decode)."),
     Flag("runs", "Measured runs, after one warm-up.", "whole", least=BOUNDS["runs"][0]),
     Flag("tokens", "Tokens of each request of decode.", "whole", least=BOUNDS["tokens"][0]),
     _flag("concurrency", "Requests at once; of serve also several loads in turn: 1,8,32."),
@@ -26,7 +26,7 @@ BENCH = (
     _flag("output", "Tokens asked for, likewise (128)."),
     Flag("seed", "Of lengths and arrivals (0).", "whole", most=BOUNDS["seed"][1]),
     _flag("goodput", "Limits of a good request, in seconds: ttft=0.5,tpot=0.05,e2e=10."),
-    Flag("tokenizer", "Of vllm-serve, aiperf and guidellm: folder there with the tokenizer (the model's)."),
+    Flag("tokenizer", f"Of {', '.join(TOOLS)}: folder there with the tokenizer (the model's)."),
     Flag("batches", "Of allreduce: sequences that decode at once (1,2,4,8,16,32,64)."),
     Flag("hidden", "Of allreduce: hidden size (of the model's config.json on the host).", "whole", least=1),
     Flag("dtype", "Of allreduce: bfloat16, float16 or float32 (as the model's)."),

@@ -19,6 +19,13 @@ from tests.agent.test_bench import context
 CASES = Path(__file__).parents[1] / "cases/benchmarks"
 
 
+FILES = {
+    "sglang-serving": "sglang-serving/llamacpp.jsonl",
+    "aiperf": "aiperf/llamacpp.json",
+    "guidellm": "guidellm/llamacpp.json",
+}
+
+
 def asked(name: str = "vllm-serve", requests: int = 16, output: int = 32) -> tool.Asked:
     spec = others.TOOLS[name].to_wire()
     return tool.Asked(spec, 1, requests, output, {})
@@ -38,6 +45,7 @@ def test_a_result_is_read_into_our_figures_and_units() -> None:
     assert 0 < run["ttft_s"] <= run["figures"]["ttft_p90_s"] <= run["figures"]["ttft_p99_s"]
     assert 0 < run["tpot_s"] < run["figures"]["e2e_s"] < run["seconds"]
     assert run["figures"]["req_s"] == pytest.approx(16 / run["seconds"])
+    assert run["figures"]["input_tokens"] == 1026 / 16, "of a request, as our own benchmark tells it"
     assert {f"{n}{p}_s" for n in ("ttft", "tpot", "itl", "e2e") for p in ("", "_p90", "_p99")} <= {
         *run["figures"]
     }
@@ -46,6 +54,7 @@ def test_a_result_is_read_into_our_figures_and_units() -> None:
 @pytest.mark.parametrize(
     ("name", "first"),
     [
+        ("sglang-serving", lambda data: data["median_ttft_ms"]),
         ("aiperf", lambda data: data["time_to_first_token"]["p50"]),
         (
             "guidellm",
@@ -54,8 +63,11 @@ def test_a_result_is_read_into_our_figures_and_units() -> None:
     ],
 )
 def test_the_results_of_other_tools_are_read_too(name: str, first: Callable[[Any], float]) -> None:
-    """Of aiperf 0.13 and GuideLLM 0.8 against llama-server; the second one's without what is not read."""
-    text = case(f"{name}/llamacpp.json")
+    """Of SGLang 0.5.23's, aiperf 0.13 and GuideLLM 0.8 against llama-server.
+
+    GuideLLM's is without what is not read.
+    """
+    text = (CASES / FILES[name]).read_text()
     run = tool.read(text, asked(name), 0)
     assert (run["valid"], run["why"]) == (True, "")
     assert run["tokens"] == run["requested"] == 16 * 32
@@ -66,6 +78,22 @@ def test_the_results_of_other_tools_are_read_too(name: str, first: Callable[[Any
     assert figures["e2e_s"] == pytest.approx(run["ttft_s"] + 31 * run["tpot_s"], rel=0.3)
     assert figures["req_s"] == pytest.approx(16 / run["seconds"], rel=0.03)
     assert 30 < figures["input_tokens"] < 45
+
+
+def test_what_a_server_says_of_itself_is_not_kept(tmp_path: Path) -> None:
+    """SGLang's benchmark copies it all, and a key that only an administrator has is among it."""
+    program = tmp_path / "generator.py"
+    text = case("sglang-serving/llamacpp.jsonl", server_info={"admin_api_key": "a-key-of-theirs"})
+    program.write_text(f"import sys\nopen(sys.argv[1], 'w').write({text!r})\n")
+    spec = {
+        **others.TOOLS["sglang-serving"].to_wire(),
+        "argv": [sys.executable, str(program), "{out}/result.jsonl"],
+    }
+    said = tool.Asked(spec, 1, 16, 32, {"seed": "1"})
+    found = tool.measure(context(tmp_path), said, {}, lambda run: None)
+    assert [run["valid"] for run in found.runs] == [True]
+    assert "a-key-of-theirs" not in str(found.raw)
+    assert json.loads(found.raw["run-1.json"])["completed"] == 16
 
 
 @pytest.mark.parametrize(("name", "place"), [("aiperf", "request_count"), ("guidellm", "request_totals")])
@@ -91,7 +119,7 @@ def test_a_key_is_given_in_the_environment_or_not_at_all(name: str) -> None:
     spec = others.TOOLS[name].to_wire()
     assert measuring.key_for({}, spec) == {}
     headers = {"Authorization": "Bearer k1"}
-    if name == "vllm-serve":
+    if name in ("vllm-serve", "sglang-serving"):
         assert measuring.key_for(headers, spec) == {"OPENAI_API_KEY": "k1"}
         return
     with pytest.raises(AgentError, match="command line only") as raised:
