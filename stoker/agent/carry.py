@@ -4,14 +4,15 @@ A program of its own on a second channel, sent as its source. The controller say
 wants; then bytes follow, with nothing between them:
 
 ``{"do": "send", "root", "files": [{path, size, offset}], "silence_s"}``: each file's bytes from ``offset`` to
-``size``, as many as were announced and no more.
+``size``, as many as were announced and no more, and behind them the 32 bytes of the sha256 of all its bytes.
 
 ``{"do": "put", "root", "folders": [{path, mode}], "files": [{path, size, mode, sha256}], "check",
 "silence_s"}``: answered by ``{"have": [bytes, …], "root"}`` on a line: how much of each is here: all of it,
 where a file of that name is the same; the part that an interrupted one left; or -1. Unless ``check`` is set,
 the bytes behind that are taken, and at the end comes ``{"put": count}``.
 
-``{"error": {what, path}}`` may come in place of any line, and is the last.
+``{"error": {what, path}}`` may come in place of any line, and is the last. Where files are sent, the stream
+ends instead, and the reason stands on stderr.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 18
 _LARGE = 1 << 20
-_PIECE = 1 << 14
+# What a pipe holds at most, and what makes a packet worth sending.
+_PIECE = 1 << 16
+_PACKET = 1 << 14
 _FIRST_S = 60.0  # until the order has come, which says how long silence is borne
 
 
@@ -79,11 +82,11 @@ class _Sink:
 
     def gather(self, data: bytes) -> None:
         """Hold small pieces until together they are worth a packet; whoever gathers flushes in the end."""
-        if len(data) >= _PIECE:
+        if len(data) >= _PACKET:
             self.write(data)
             return
         self._held += data
-        if len(self._held) >= _PIECE:
+        if len(self._held) >= _PACKET:
             self.flush()
 
     def flush(self) -> None:
@@ -121,12 +124,13 @@ def main(mark: str) -> int:
             _send(order, sink)
         else:
             _put(order, source, sink)
-    except Refused as error:
-        _say(sink, {"error": {"what": str(error), "path": error.path}})
-        return 1
-    except OSError as error:
-        path = os.fsdecode(error.filename) if error.filename else order["root"]
-        _say(sink, {"error": {"what": error.strerror or str(error), "path": path}})
+    except (Refused, OSError) as error:
+        path = getattr(error, "path", None) or getattr(error, "filename", None) or order["root"]
+        what = getattr(error, "strerror", None) or str(error)
+        if order["do"] == "send":
+            sys.stderr.write("%s: %s\n" % (os.fsdecode(path), what))
+        else:
+            _say(sink, {"error": {"what": what, "path": os.fsdecode(path)}})
         return 1
     return 0
 
@@ -136,23 +140,39 @@ def _say(sink: Any, message: Dict[str, Any]) -> None:
 
 
 def _send(order: Dict[str, Any], sink: Any) -> None:
-    """Files as they were announced; what changed since is told on stderr, and the checksum tells the rest."""
-    for item in order["files"]:
-        path = os.path.join(order["root"], item["path"])
-        # Without blocking: it may have become a pipe since it was announced.
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb", 0) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise Refused("is no regular file any more", item["path"])
-            file.seek(item["offset"])
-            left = item["size"] - item["offset"]
-            while left:
-                block = file.read(min(left, _BLOCK))
-                if not block:
-                    raise Refused("is shorter than it was announced", item["path"])
-                sink.gather(block)
-                left -= len(block)
-    sink.flush()
+    """As many bytes of each file as were announced, and their checksum."""
+    try:
+        for item in order["files"]:
+            path = os.path.join(order["root"], item["path"])
+            # Without blocking: it may have become a pipe since it was announced.
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(fd, "rb", 0) as file:
+                before = os.fstat(fd)
+                if not stat.S_ISREG(before.st_mode):
+                    raise Refused("is no regular file any more", item["path"])
+                digest = _send_one(file, item, sink)
+                after = os.fstat(fd)
+                # What only grew is as it was, as far as it was announced.
+                if after.st_mtime_ns != before.st_mtime_ns and after.st_size <= item["size"]:
+                    raise Refused("was written while it was read", item["path"])
+                sink.gather(digest)
+    finally:
+        sink.flush()  # the files before the one that cannot be sent are whole
+
+
+def _send_one(file: Any, item: Dict[str, Any], sink: Any) -> bytes:
+    """The bytes of one; the checksum of all that it has, sent or not."""
+    digest, at = hashlib.sha256(), 0
+    while at < item["size"]:
+        is_there = at < item["offset"]
+        block = file.read(min((item["offset"] if is_there else item["size"]) - at, _BLOCK))
+        if not block:
+            raise Refused("is shorter than it was announced", item["path"])
+        digest.update(block)
+        if not is_there:
+            sink.gather(block)
+        at += len(block)
+    return digest.digest()
 
 
 def _put(order: Dict[str, Any], source: Any, sink: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -18,24 +19,23 @@ _BLOCK = 1 << 20
 
 
 def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
-    """Every regular file of a folder with size and checksum.
+    """Every regular file of a folder with its size; none of them is read.
 
     Links are not followed; they, other files than regular ones, and names that are no UTF-8 are listed as
-    skipped. Of a file that grows meanwhile, as many bytes count as it had when it was opened.
+    skipped.
 
     Args:
         ctx: The operation's context.
         params: ``path``: the folder; ``~/`` is the login's home. ``max_bytes`` (null: no limit): a file that
-            is larger by itself is skipped, and files that are together are refused, before one is read.
+            is larger by itself is skipped, and files that are together are refused.
             ``single``: the path may be a file too.
 
     Returns:
-        ``{files: [{path, size, sha256}], skipped: [{path, why}], root}``; paths are relative, in order;
+        ``{files: [{path, size, mtime_ns}], skipped: [{path, why}], root}``; paths are relative, in order;
         ``root`` is the folder's absolute path. Of a file its folder and itself, and ``single`` is true.
 
     Raises:
-        AgentError: ``bad-request``, ``io`` (no such folder, a file cannot be read, too many or too large),
-            ``cancelled``.
+        AgentError: ``bad-request``, ``io`` (no such folder, too many or too large), ``cancelled``.
     """
     path = params.get("path")
     if not isinstance(path, str) or not path or "\0" in path:
@@ -43,16 +43,40 @@ def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     root = os.path.abspath(_expand(path, ctx))
     most = params.get("max_bytes")
     if params.get("single") and os.path.isfile(root):
-        return _single(ctx, os.path.realpath(root), most)
+        return _single(os.path.realpath(root), most)
     try:
-        sizes, skipped = _looked(ctx, root, most if isinstance(most, int) else None)
-        files = [{"path": name, **_digest(ctx, os.path.join(root, name))} for name in sizes]
+        files, skipped = _looked(ctx, root, most if isinstance(most, int) else None)
     except OSError as error:
         raise AgentError("io", "%s: %s" % (error.filename or root, error.strerror)) from error
     return {"files": files, "skipped": skipped, "root": root}
 
 
-def _single(ctx: Context, path: str, most: Any) -> Dict[str, Any]:
+def digests(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
+    """The checksums of some files of a folder.
+
+    Args:
+        ctx: The operation's context.
+        params: ``root``: the folder; ``paths``: relative.
+
+    Returns:
+        ``{sha256: {path: 64 hex digits}}``; a file that cannot be read any more is left out.
+
+    Raises:
+        AgentError: ``bad-request``, ``cancelled``.
+    """
+    root, paths = params.get("root"), params.get("paths")
+    if not isinstance(root, str) or not isinstance(paths, list):
+        raise AgentError("bad-request", "digests wants the path of a folder, and files of it")
+    found: Dict[str, str] = {}
+    for path in paths:
+        try:
+            found[path] = _digest(ctx, os.path.join(root, path))
+        except (OSError, ValueError):
+            continue
+    return {"sha256": found}
+
+
+def _single(path: str, most: Any) -> Dict[str, Any]:
     """One file as if it were alone in its folder.
 
     Raises:
@@ -60,48 +84,66 @@ def _single(ctx: Context, path: str, most: Any) -> Dict[str, Any]:
     """
     folder, name = os.path.split(path)
     try:
-        size = os.stat(path).st_size
-        if isinstance(most, int) and size > most:
-            raise AgentError("io", "%s: its %d bytes are over the limit of %d" % (path, size, most))
-        return {
-            "files": [{"path": name, **_digest(ctx, path)}],
-            "skipped": [],
-            "root": folder,
-            "single": True,
-        }
+        info = _readable(path)
     except OSError as error:
         raise AgentError("io", "%s: %s" % (path, error.strerror)) from error
+    if isinstance(most, int) and info.st_size > most:
+        raise AgentError("io", "%s: its %d bytes are over the limit of %d" % (path, info.st_size, most))
+    return {"files": [_entry(name, info)], "skipped": [], "root": folder, "single": True}
 
 
-def _looked(ctx: Context, root: str, most: Optional[int]) -> Tuple[Dict[str, int], List[Dict[str, Any]]]:
-    """Every file with its size, and what is skipped; nothing is read.
+def _entry(name: str, info: os.stat_result) -> Dict[str, Any]:
+    return {"path": name, "size": info.st_size, "mtime_ns": info.st_mtime_ns}
+
+
+def _looked(
+    ctx: Context, root: str, most: Optional[int]
+) -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]:
+    """Every file with its size, and what is skipped.
 
     Raises:
         AgentError: ``io``: too many, or together too large; ``cancelled``.
     """
-    sizes: Dict[str, int] = {}
+    files: List[Dict[str, Any]] = []
     skipped: List[Dict[str, Any]] = []
     for name, odd in _walk(root):
         ctx.check_cancelled()
-        size = 0 if odd else os.lstat(os.path.join(root, name)).st_size
-        large = most is not None and size > most
-        if odd or large:
-            why = odd or "its %d bytes are over the limit of %s" % (size, most)
+        info = None if odd else _readable(os.path.join(root, name))
+        if info is None:
+            skipped.append({"path": name, "why": odd})
+        elif most is not None and info.st_size > most:
+            why = "its %d bytes are over the limit of %s" % (info.st_size, most)
             skipped.append({"path": name, "why": why})
         else:
-            sizes[name] = size
-        if len(sizes) + len(skipped) > MAX_FILES:
+            files.append(_entry(name, info))
+        if len(files) + len(skipped) > MAX_FILES:
             raise AgentError("io", "%s holds more than %d files" % (root, MAX_FILES))
-    total = sum(sizes.values())
+    total = sum(file["size"] for file in files)
     if most is not None and total > most:
-        largest = sorted(sizes, key=lambda name: -sizes[name])[:5]
-        raise AgentError(
-            "io",
-            "the files of %s are %d bytes, over the limit of %d" % (root, total, most),
-            ["%s: %d bytes" % (name, sizes[name]) for name in largest],
-            next_step="pull a folder of it (--path), or take away there what nobody needs",
-        )
-    return sizes, skipped
+        raise _too_large(root, files, total, most)
+    return files, skipped
+
+
+def _readable(path: str) -> os.stat_result:
+    """What there is to know of a file that can be read; one that cannot is told before others are brought.
+
+    Raises:
+        OSError: It cannot.
+    """
+    info = os.lstat(path)
+    if not os.access(path, os.R_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
+    return info
+
+
+def _too_large(root: str, files: List[Dict[str, Any]], total: int, most: int) -> AgentError:
+    largest = sorted(files, key=lambda file: -file["size"])[:5]
+    return AgentError(
+        "io",
+        "the files of %s are %d bytes, over the limit of %d" % (root, total, most),
+        ["%s: %d bytes" % (file["path"], file["size"]) for file in largest],
+        next_step="pull a folder of it (--path), or take away there what nobody needs",
+    )
 
 
 def _expand(path: str, ctx: Context) -> str:
@@ -138,22 +180,22 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _digest(ctx: Context, path: str) -> Dict[str, Any]:
-    """``{size, sha256}`` of one file, read only as far as it went when it was opened."""
+def _digest(ctx: Context, path: str) -> str:
+    """The checksum of one file, read only as far as it went when it was opened."""
     # Without blocking: it may have become a pipe since it was listed.
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
-            raise AgentError("io", "%s is no regular file any more" % path)
+            raise OSError(errno.EINVAL, "no regular file any more", path)
         left, digest = info.st_size, hashlib.sha256()
         while left:
             ctx.check_cancelled()
             block = os.read(fd, min(left, _BLOCK))
             if not block:
-                break  # it shrank: the size we report is what was read
+                break  # it shrank
             digest.update(block)
             left -= len(block)
-        return {"size": info.st_size - left, "sha256": digest.hexdigest()}
+        return digest.hexdigest()
     finally:
         os.close(fd)

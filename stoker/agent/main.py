@@ -44,6 +44,7 @@ OPERATIONS = {
     "search": ("search", "search"),
     "logs": ("logs", "logs"),
     "manifest": ("files", "manifest"),
+    "digests": ("files", "digests"),
     "unlock": ("locks", "unlock"),
     "reserve": ("claim", "reserve"),
     "doctor": ("doctor", "doctor"),

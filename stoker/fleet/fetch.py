@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -59,10 +59,12 @@ def _folder(job: Job, manifest: Manifest) -> Outcome:
 def _runs(job: Job, manifest: Manifest) -> Outcome:
     """Stoker's own runs: their files, and a record of each that has none."""
     from stoker.reach.pull import fetch as bring
+    from stoker.reach.pull import held
 
     into = job.project.settings.path("results")
-    wanted, skipped = _wanted(job, manifest.files)
-    files = bring(job.session.agent, replace(manifest, files=tuple(wanted)), into)
+    here = held(job.session.agent, manifest, into)
+    wanted, skipped = _wanted(job, manifest.files, here)
+    files = bring(job.session.agent, replace(manifest, files=tuple(wanted)), into, here=here)
     run_ids = sorted({file.path.partition("/")[0] for file in wanted})
     return _told(job, into, files, _adopted(job, run_ids), [*manifest.skipped, *skipped])
 
@@ -82,9 +84,10 @@ def _told(job: Job, into: Path, files: list[Path], made: list[str], skipped: lis
     return Outcome(f"{what}, {records}", data, changed=False, lines=tuple(lines))
 
 
-def _wanted(job: Job, files: Iterable[RemoteFile]) -> tuple[list[RemoteFile], list[Skipped]]:
-    """What of a host's runs may come here, and what may not."""
-    from stoker.reach.pull import is_here
+def _wanted(
+    job: Job, files: Iterable[RemoteFile], here: Set[RemoteFile]
+) -> tuple[list[RemoteFile], list[Skipped]]:
+    """What of a host's runs may come here or is here, and what may not."""
     from stoker.results.record import is_safe_id
     from stoker.results.store import RECORD
 
@@ -97,7 +100,7 @@ def _wanted(job: Job, files: Iterable[RemoteFile]) -> tuple[list[RemoteFile], li
             skipped.append((file.path, "belongs to no run" if inside else "no folder of a run"))
         elif PurePosixPath(inside).name.casefold() == RECORD:
             skipped.append((file.path, "records are made here, and taken from no host"))
-        elif is_here(into / file.path, file):
+        elif file in here:
             wanted.append(file)
         else:
             why = recorded.setdefault(run_id, _whose(job, run_id))

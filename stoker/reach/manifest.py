@@ -23,12 +23,12 @@ class RemoteFile:
     Args:
         path: Relative, checked to stay inside the folder.
         size: Bytes.
-        sha256: 64 hex digits.
+        mtime_ns: When it was last written, by the host's clock.
     """
 
     path: str
     size: int
-    sha256: str
+    mtime_ns: int
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Manifest:
 
 
 def announced(agent: Agent, path: str, max_bytes: int = MAX_BYTES, *, single: bool = False) -> Manifest:
-    """What there is to pull; the host looks at sizes before it reads a file.
+    """What there is to pull; the host reads none of it for that.
 
     Args:
         agent: The host.
@@ -94,14 +94,12 @@ def _announced(item: Any) -> RemoteFile | None:
     """A manifest's entry; None for one that is not right."""
     if not isinstance(item, dict):
         return None
-    path, size, digest = item.get("path"), item.get("size"), item.get("sha256")
-    if not isinstance(path, str) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        return None
-    if not isinstance(digest, str) or len(digest) != 64 or set(digest) - set("0123456789abcdef"):
+    path, size, written = item.get("path"), item.get("size"), item.get("mtime_ns")
+    if not isinstance(path, str) or type(size) is not int or type(written) is not int or size < 0:
         return None
     parts = path.split("/")
     inside = not _NO_NAMES.intersection(parts)  # an absolute path begins with an empty one
-    return RemoteFile(path, size, digest) if inside and not _CONTROL.search(path) else None
+    return RemoteFile(path, size, written) if inside and not _CONTROL.search(path) else None
 
 
 def refused(host: str, what: str) -> HostFailed:

@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,12 +44,13 @@ def fetch(
     local_dir: Path,
     on_progress: OnProgress | None = None,
     how: How | None = None,
+    here: Set[RemoteFile] | None = None,
 ) -> list[Path]:
     """Bring every file that was announced here.
 
     A file that is here already with the right checksum is not brought again. Each other one is written under
-    a temporary name, checked, synced and renamed, so that an interrupted pull leaves nothing half-written and
-    running it again finishes it.
+    a temporary name, checked against what the host read while it sent it, synced and renamed, so that an
+    interrupted pull leaves nothing half-written and running it again finishes it.
 
     Args:
         agent: The host.
@@ -57,12 +58,13 @@ def fetch(
         local_dir: Our folder; made where it is missing.
         on_progress: Gets (file, bytes done of all, bytes of all).
         how: How it goes; None: as fast as it can, every file synced.
+        here: What :func:`held` found; None: it is asked.
 
     Returns:
         Every file of the manifest, here, in order.
 
     Raises:
-        HostFailed: ``io``; ``checksum``: a file is not what was announced any more.
+        HostFailed: ``io``; ``checksum``: a file did not come as it lies there.
         HostUnreachable: Lost on the way.
         InputError: Nothing can be written here.
     """
@@ -71,7 +73,8 @@ def fetch(
         local_dir.mkdir(parents=True, exist_ok=True)
         seen = {""}
         places = {file: _place(agent.host, local_dir, file, seen) for file in files}
-        missing = [file for file in files if not is_here(places[file], file)]
+        here = held(agent, manifest, local_dir) if here is None else here
+        missing = [file for file in files if file not in here]
         if missing:
             _check_room(local_dir, sum(file.size for file in missing))
             _Stream(agent, manifest, missing, on_progress, how or How()).write(places)
@@ -121,12 +124,23 @@ def _place(host: str, folder: Path, file: RemoteFile, seen: set[str]) -> Path:
     return place
 
 
-def is_here(place: Path, file: RemoteFile) -> bool:
-    """Whether a file is here already, the same to the last byte."""
-    if _size(place) != file.size:
-        return False
-    with place.open("rb") as here:
-        return hashlib.file_digest(here, "sha256").hexdigest() == file.sha256
+def held(agent: Agent, manifest: Manifest, local_dir: Path) -> frozenset[RemoteFile]:
+    """The files that are here already, the same to the last byte; only of those may the host have to read.
+
+    Raises:
+        HostFailed: ``bad-result``.
+        HostUnreachable: Lost on the way.
+        OSError: What is here cannot be read.
+    """
+    alike = [file for file in manifest.files if _size(local_dir / file.path) == file.size]
+    if not alike:
+        return frozenset()
+    answer = agent.call("digests", {"root": manifest.root, "paths": [file.path for file in alike]})
+    theirs = answer.get("sha256")
+    known = theirs if isinstance(theirs, dict) else {}
+    return frozenset(
+        file for file in alike if _digest_of(local_dir / file.path).hexdigest() == known.get(file.path)
+    )
 
 
 class _Stream:
@@ -153,7 +167,7 @@ class _Stream:
         """Bring all of them.
 
         Raises:
-            HostFailed: ``checksum``: what came is not what was announced.
+            HostFailed: ``checksum``: what came is not what lies there.
             HostUnreachable: Lost on the way.
             OSError: It cannot be written here.
         """
@@ -170,8 +184,9 @@ class _Stream:
             raise error.at(self._agent.host) from error
 
     def _part(self, file: RemoteFile, place: Path) -> Path:
-        """The temporary name; where a rest of it is gone on with, it is the same for the same bytes."""
-        word = hashlib.sha256(f"{place.name}\0{file.sha256}".encode()).hexdigest()[:16]
+        """The temporary name; where a rest of it is gone on with, it is the same as long as the file is."""
+        told = f"{place.name}\0{file.size}\0{file.mtime_ns}"
+        word = hashlib.sha256(told.encode()).hexdigest()[:16]
         part = place.with_name(f".stoker-{word if self._how.resume else secrets.token_hex(8)}.part")
         there = _size(part)
         if there is not None and (there >= max(file.size, 1) or part.is_symlink()):
@@ -202,7 +217,7 @@ class _Stream:
                 out.flush()
                 if self._how.sync or file.size >= _LARGE:
                     os.fsync(out.fileno())
-            if digest.hexdigest() != file.sha256:
+            if b"".join(carrier.take(digest.digest_size)) != digest.digest():
                 raise self._wrong(carrier, file)
             os.replace(part, place)  # noqa: PTH105 - a Path would be made of a Path, thousands of times
             is_kept = True
@@ -217,7 +232,7 @@ class _Stream:
 
     def _wrong(self, carrier: Carrier, file: RemoteFile) -> HostFailed:
         return HostFailed(
-            f"{file.path} is not what the host announced: it changed on the way",
+            f"{file.path} did not come as it lies there: it changed on the way, or cannot be read",
             host=self._agent.host,
             kind="checksum",
             evidence=carrier.last_words,

@@ -8,6 +8,7 @@ import select
 import paramiko
 from paramiko.common import cMSG_CHANNEL_REQUEST
 
+from stoker.reach.chunks import in_pieces
 from stoker.reach.door import Unreachable, door
 from stoker.reach.links import Link
 from stoker.reach.sockets import Alarms, Guard
@@ -67,7 +68,7 @@ class SshTransport:
 
     def _session(self, wait_s: float) -> paramiko.Channel:
         try:
-            return self._link.transport.open_session(timeout=wait_s)
+            return in_pieces(self._link.transport.open_session(timeout=wait_s))
         except paramiko.ChannelException as error:
             raise Unreachable(
                 "refused",

@@ -112,13 +112,37 @@ def test_log_that_grows_meanwhile_is_pulled_as_it_was_announced(
     assert contents(tmp_path / "here") == CONTENT
 
 
-@pytest.mark.parametrize("change", ["changed", "shrunk", "gone"])
-def test_file_that_is_not_what_was_announced_is_not_kept(
+def test_file_that_was_written_again_comes_as_it_is_now(agent: Agent, remote: Path, tmp_path: Path) -> None:
+    manifest = announced(agent, str(remote))
+    now = b"S" + (remote / "raw/a b.txt").read_bytes()[1:]
+    (remote / "raw/a b.txt").write_bytes(now)
+    fetch(agent, manifest, tmp_path / "here")
+    assert contents(tmp_path / "here") == {**CONTENT, "raw/a b.txt": now}
+
+
+def test_file_that_is_written_while_it_is_read_is_not_kept(
+    agent: Agent, remote: Path, tmp_path: Path
+) -> None:
+    (remote / "big").write_bytes(bytes(32 << 20))  # more than lies on the way
+
+    def write(name: str, done: int, total: int) -> None:
+        if name == "big":
+            with (remote / "big").open("r+b") as file:
+                file.write(b"S")
+
+    with pytest.raises(HostFailed) as caught:
+        pull(agent, str(remote), tmp_path / "here", on_progress=write)
+    assert caught.value.kind == "checksum"
+    assert "was written while it was read" in " ".join(caught.value.evidence)
+    assert not [name for name in contents(tmp_path / "here") if "big" in name or name.endswith(".part")]
+
+
+@pytest.mark.parametrize("change", ["shrunk", "gone"])
+def test_file_that_is_not_there_any_more_is_not_kept(
     agent: Agent, remote: Path, tmp_path: Path, change: str
 ) -> None:
     victim = remote / "raw/a b.txt"
     acts: dict[str, Callable[[], object]] = {
-        "changed": lambda: victim.write_bytes(b"S" + victim.read_bytes()[1:]),
         "shrunk": lambda: victim.write_bytes(b"less"),
         "gone": victim.unlink,
     }
@@ -156,8 +180,8 @@ def test_interrupted_pull_leaves_whole_files_and_is_finished_by_the_next(tmp_pat
     assert contents(tmp_path / "here") == contents(remote)
 
 
-def entry(path: Any = "a", size: Any = 1, sha256: Any = "0" * 64) -> dict[str, Any]:
-    return {"path": path, "size": size, "sha256": sha256}
+def entry(path: Any = "a", size: Any = 1, mtime_ns: Any = 1) -> dict[str, Any]:
+    return {"path": path, "size": size, "mtime_ns": mtime_ns}
 
 
 @pytest.mark.parametrize(
@@ -179,9 +203,9 @@ def entry(path: Any = "a", size: Any = 1, sha256: Any = "0" * 64) -> dict[str, A
         entry(size="1"),
         entry(size=True),
         entry(size=1.5),
-        entry(sha256="0" * 63),
-        entry(sha256="G" * 64),
-        entry(sha256=None),
+        entry(mtime_ns="1"),
+        entry(mtime_ns=1.5),
+        entry(mtime_ns=None),
         "a",
         None,
         {},
@@ -249,6 +273,8 @@ def test_many_small_files_arrive(agent: Agent, many: Path, tmp_path: Path) -> No
 
 def test_checksum_is_of_what_lies_there(agent: Agent, remote: Path) -> None:
     answer = agent.call("manifest", {"path": str(remote)})
-    announced = {item["path"]: (item["size"], item["sha256"]) for item in answer["files"]}
-    assert announced == {n: (len(d), hashlib.sha256(d).hexdigest()) for n, d in CONTENT.items()}
+    assert {item["path"]: item["size"] for item in answer["files"]} == {n: len(d) for n, d in CONTENT.items()}
+    asked = {"root": answer["root"], "paths": [*CONTENT, "no/such/file"]}
+    told = agent.call("digests", asked)["sha256"]
+    assert told == {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
     assert threading.active_count() < 50
