@@ -1,4 +1,4 @@
-"""What is launched on a host for a probe of all-reduces: a server's plan with the probe in its place."""
+"""What is launched on a host to measure without a server: its plan, with something else in its place."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoker.benchmarks import allreduce
-from stoker.engines.base import Engine
 
 if TYPE_CHECKING:
+    from stoker.engines.base import Engine
     from stoker.fleet.job import Job
     from stoker.plan import LaunchPlan
 
@@ -17,13 +17,25 @@ _GRACE_S = 3.0
 
 def plan_of(job: Job, plan: LaunchPlan, tool: str) -> LaunchPlan:
     """What is launched for a server's plan: its environment, and the probe in place of the server."""
+    slot = f"{plan.slot}-probe"
+    command = ("{python}", "-c", allreduce.program(slot))
+    return in_place(job, plan, slot, command, engine_of(plan.engine, tool))
+
+
+def in_place(job: Job, plan: LaunchPlan, slot: str, command: tuple[str, ...], engine: Engine) -> LaunchPlan:
+    """What is launched for a server's plan in a slot of its own: its environment, and another command.
+
+    Args:
+        job: Of the host.
+        plan: The server's.
+        slot: Of what is launched.
+        command: As ``Instead`` takes it.
+        engine: How its processes look on the host.
+    """
     from stoker.config.profile import Profile
     from stoker.plan import Instead, KillPolicy, build
 
-    slot = f"{plan.slot}-probe"
-    instead = Instead(
-        slot, allreduce.program(slot), engine_of(plan.engine, tool), KillPolicy(plan.kill.protect, _GRACE_S)
-    )
+    instead = Instead(slot, command, engine, KillPolicy(plan.kill.protect, _GRACE_S))
     templates = [job.project.settings.path("profiles") / "templates"]
     profile = Profile.from_plain(dict(plan.resolved))
     return build(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stoker.engines.speculation import WITHOUT, with_steps, without
 from stoker.errors import HostFailed, InputError
 from stoker.fleet import experiment, life, servers
 from stoker.fleet.benchflags import BENCH
@@ -78,7 +77,7 @@ def _measured(
             launches = running.under(setting, sizes, f"{turn * len(settings) + number}/{total}")
             for size, one in zip(sizes, launches, strict=True):
                 found.setdefault((setting.name, size.concurrency), []).append(one)
-            if setting.name == WITHOUT and turn == 0:
+            if setting is settings[0] and turn == 0:
                 _check_sound(job, launches)
     return found
 
@@ -115,7 +114,7 @@ def _weighed(job: Job, found: _Found, settings: Sequence[Setting], sizes: Sequen
     rows = []
     for size in sizes:
         batch = size.concurrency
-        plain = [one.runs for one in found[WITHOUT, batch]]
+        plain = [one.runs for one in found[settings[0].name, batch]]
         for setting in settings[1:]:
             launches = found[setting.name, batch]
             records = [job.project.store.load(one.run_id) for one in launches]
@@ -140,6 +139,8 @@ def _settings(job: Job, resolved: Mapping[str, Any], how: Speculation) -> list[S
     Raises:
         InputError: It does not speculate, or the number of its steps cannot be set.
     """
+    from stoker.engines.speculation import WITHOUT, with_steps, without
+
     plain = without(resolved, how)
     if plain == resolved:
         hint = "name a profile that does: inv spec --profile NAME"

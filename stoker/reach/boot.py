@@ -33,9 +33,9 @@ _EVIDENCE_LINES = 8
 
 # Runs under Python 3.8 with -I -S. It answers the marker, skips its input up to a line that begins with the
 # marker, and takes exactly as many bytes as that line says: how to import, what is where, and the modules.
-# Then the wire is moved out of the way of whatever prints.
+# Then the wire is moved out of the way of whatever prints. What was compiled here serves the same bytecode.
 _LOADER = """
-import os,sys,zlib
+import marshal,os,sys,zlib
 mark=sys.argv[1].encode()
 os.write(1,b"\\n"+mark+b" ready\\n")
 def take(n):
@@ -58,7 +58,9 @@ null=os.open(os.devnull,os.O_RDWR)
 os.dup2(null,0)
 os.dup2(2,1)
 os.close(null)
-exec(compile(boot,"<boot>","exec"))
+found=getattr(sys.modules.get("_frozen_importlib_external"),"MAGIC_NUMBER",b"")
+is_same=(sys.implementation.cache_tag,found)==(tag,magic)
+exec(marshal.loads(booted) if is_same else compile(boot,"<boot>","exec"))
 """
 
 # No exclamation mark, backslash or single quote in it: it stands in single quotes, and csh reads even those.

@@ -41,8 +41,6 @@ _PACKAGES = ("stoker", "stoker.agent")
 
 # The modules are imported from memory, under the names they have here; tracebacks show their lines.
 _BOOT = """
-import marshal
-
 def cut(data, slices):
     return {name: data[start:end] for name, (start, end) in slices.items()}
 
@@ -81,8 +79,6 @@ class Finder:
             code = compile(Finder.get_source(spec.name), spec.origin, "exec", dont_inherit=True)
         exec(code, module.__dict__)
 
-external = sys.modules.get("_frozen_importlib_external")
-is_same = (sys.implementation.cache_tag, getattr(external, "MAGIC_NUMBER", b"")) == (tag, magic)
 codes = cut(packed, codes) if is_same else {}
 sources = cut(packed, sources)
 sys.meta_path.insert(0, Finder)
@@ -121,7 +117,8 @@ def _first(silence_s: float) -> tuple[bytes, bytes]:
         codes[_full(module)] = packed.add(marshal.dumps(code))
     tag = sys.implementation.cache_tag
     head = {"tag": tag, "magic": MAGIC_NUMBER, "packages": _PACKAGES, "sources": sources, "codes": codes}
-    whole = {**head, "boot": _BOOT, "version": stoker.__version__, "silence_s": silence_s}
+    booted = marshal.dumps(compile(_BOOT, "<boot>", "exec", dont_inherit=True, optimize=0))
+    whole = {**head, "boot": _BOOT, "booted": booted, "version": stoker.__version__, "silence_s": silence_s}
     return zlib.compress(repr(whole).encode(), 6), bytes(packed.data)
 
 
