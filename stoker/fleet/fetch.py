@@ -88,7 +88,7 @@ def _wanted(
     job: Job, files: Iterable[RemoteFile], here: Set[RemoteFile]
 ) -> tuple[list[RemoteFile], list[Skipped]]:
     """What of a host's runs may come here or is here, and what may not."""
-    from stoker.results.record import is_safe_id
+    from stoker.results.identity import is_safe_id
     from stoker.results.store import RECORD
 
     into = job.project.settings.path("results")

@@ -106,7 +106,7 @@ def said_of(bench: Bench) -> dict[str, Any]:
 
 def _measure(job: Job, wanted: Bench) -> dict[str, Any]:
     """One launch's measurement under one load, as the host tells it."""
-    from stoker.results.record import new_run_id
+    from stoker.results.identity import new_run_id
 
     plan = job.plan
     salt, salt_id = job.project.salt

@@ -172,7 +172,7 @@ def _refuse_invalid(record: Record) -> None:
 
 
 def _call(job: Job, bench: Bench) -> dict[str, Any]:
-    from stoker.results.record import new_run_id
+    from stoker.results.identity import new_run_id
 
     server = servers.planned(job)
     salt, salt_id = job.project.salt

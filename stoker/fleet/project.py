@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoker.config import inventory as inventories
 from stoker.config.settings import Settings
 from stoker.errors import InputError
 from stoker.fleet.hostdata import reading
@@ -60,6 +59,8 @@ class Project:
         if not path.exists():
             hint = "write it, point --inventory at one, or lay a new project: stoker init DIR"
             raise InputError("there is no inventory", where=self.shown(path), next_step=hint)
+        from stoker.config import inventory as inventories  # many commands look at no host
+
         playbooks = self.settings.path("playbooks")
         return inventories.load([path], root=self.root, playbooks=playbooks, open_vault=self.open_vault)
 
@@ -160,6 +161,8 @@ class Project:
         Raises:
             InputError: Nothing matches a term, or the inventory is wrong.
         """
+        from stoker.config import inventory as inventories
+
         adhoc = [p for p in patterns if inventories.is_adhoc(p)]
         named = [p for p in patterns if p not in adhoc]
         found: dict[str, Host] = {}
@@ -173,6 +176,8 @@ class Project:
 
     def inventory_of(self, patterns: Sequence[str]) -> Inventory:
         """The inventory that ``--host`` chooses from: its own where only ad-hoc lists are named."""
+        from stoker.config import inventory as inventories
+
         adhoc = [pattern for pattern in patterns if inventories.is_adhoc(pattern)]
         if not adhoc or len(adhoc) < len(patterns):
             return self.inventory

@@ -9,8 +9,9 @@ from typing import Any
 from stoker.benchmarks import merge
 from stoker.errors import InputError
 from stoker.results import fingerprint as fingerprints
+from stoker.results.identity import SCHEMA, is_safe_id
 from stoker.results.metrics import Metric, metrics_of
-from stoker.results.record import SCHEMA, Launch, Record, Run, Subject, is_safe_id
+from stoker.results.record import Launch, Record, Run, Subject
 from stoker.results.shape import Shape, parse
 from stoker.results.stats import VERDICTS, Need, Verdict
 

@@ -7,19 +7,25 @@ import os
 import secrets
 import sqlite3
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stoker.errors import InputError
-from stoker.results import fromjson, points
-from stoker.results import record as records
+from stoker.results import points
+from stoker.results.identity import SCHEMA, is_safe_id
 from stoker.results.points import Point
-from stoker.results.record import Record
+
+if TYPE_CHECKING:
+    from stoker.results.record import Record
 
 FILE = ".index.sqlite"
 _PATIENCE_S = 10.0
+_NEWEST = "ORDER BY created DESC, run_id DESC"
+_AT_ONCE = 500  # rows
+_UNUSABLE = (sqlite3.Error, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -73,37 +79,88 @@ _COLUMNS = [f.name for f in fields(Summary)]
 _KINDS = tuple((_COLUMNS.index(n), kind) for n, kind in (("run_id", str), ("stamp", str), ("created", float)))
 _FLAGS = tuple(_COLUMNS.index(name) for name in ("simulated", "contaminated"))
 # The version of the layout is in the table's name: another version's table is as good as none.
-_TABLE = f"runs_{records.SCHEMA}_{len(_COLUMNS)}"
+_TABLE = f"runs_{SCHEMA}_{len(_COLUMNS)}"
 
 
-@dataclass(frozen=True)
 class Index:
-    """The rows of every record, as of now."""
+    """The records as of now: of each its id at once, and its row where that is asked for.
 
-    rows: tuple[Summary, ...]
+    Args:
+        folder: Of the results.
+        name: File name of a record in its run's folder.
 
-    @classmethod
-    def refreshed(cls, folder: Path, name: str) -> Index:
-        """Bring the index up to date and read it.
+    Raises:
+        OSError: The folder cannot be read.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._stamps = stamped(folder, name)
+        self._rows = None if _stamps_in(folder / FILE) == self._stamps else self._refreshed()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Every run that has a record, oldest first."""
+        return tuple(self._stamps)
+
+    @property
+    def damaged(self) -> list[Summary]:
+        """The rows of what cannot be read, oldest first."""
+        if self._rows is None:
+            try:
+                with _reading(self._folder / FILE, "WHERE damage != ''") as rows:
+                    return list(self._sure(rows))
+            except _UNUSABLE:
+                self._rows = self._refreshed()
+        return [row for row in self._rows if row.damage]
+
+    def first(self, has: Callable[[Summary], bool], most: int | None) -> list[Summary]:
+        """The newest rows that are meant; of ten thousand no more are read than that takes.
 
         Args:
-            folder: Of the results.
-            name: File name of a record in its run's folder.
+            has: Whether one is meant.
+            most: So many of them; None: all.
+        """
+        if self._rows is None:
+            try:
+                with _reading(self._folder / FILE, _NEWEST) as rows:
+                    return list(islice(filter(has, self._sure(rows)), most))
+            except _UNUSABLE:
+                self._rows = self._refreshed()
+        return list(islice(filter(has, sorted(self._rows, key=_newest, reverse=True)), most))
+
+    def _sure(self, rows: Iterable[Summary]) -> Iterator[Summary]:
+        """The same, as long as no other command has replaced the index since.
 
         Raises:
-            OSError: The folder cannot be read.
+            ValueError: One has.
         """
-        stamps = stamped(folder, name)
-        known = {row.run_id: row for row in _read(folder / FILE)}
+        for row in rows:
+            if self._stamps.get(row.run_id) != row.stamp:
+                raise ValueError("another index")
+            yield row
+
+    def _refreshed(self) -> tuple[Summary, ...]:
+        """Bring the index up to date; every row."""
+        try:
+            with _reading(self._folder / FILE) as found:
+                known = {row.run_id: row for row in found}
+        except _UNUSABLE:
+            known = {}  # corrupt, or of another version: the records tell everything again
         rows = {
             run_id: known[run_id]
             if run_id in known and known[run_id].stamp == stamp
-            else _summary(folder / run_id / name, run_id, stamp)
-            for run_id, stamp in stamps.items()
+            else _summary(self._folder / run_id / self._name, run_id, stamp)
+            for run_id, stamp in self._stamps.items()
         }
         if rows != known:
-            _replace(folder / FILE, rows.values())
-        return cls(tuple(rows.values()))
+            _replace(self._folder / FILE, rows.values())
+        return tuple(rows.values())
+
+
+def _newest(row: Summary) -> tuple[float, str]:
+    return row.created, row.run_id
 
 
 def stamped(folder: Path, name: str) -> dict[str, str]:
@@ -123,7 +180,7 @@ def stamped(folder: Path, name: str) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     home, found = os.fspath(folder), {}
-    for run_id in filter(records.is_safe_id, names):
+    for run_id in filter(is_safe_id, names):
         try:
             seen = os.stat(f"{home}/{run_id}/{name}")  # noqa: PTH116 - likewise
         except OSError:
@@ -134,6 +191,8 @@ def stamped(folder: Path, name: str) -> dict[str, str]:
 
 
 def _summary(file: Path, run_id: str, stamp: str) -> Summary:
+    from stoker.results import fromjson  # a list whose index is up to date reads no record
+
     try:
         record = fromjson.loads(fromjson.text_of(file), str(file))
     except InputError as error:
@@ -167,16 +226,30 @@ def _of(record: Record, stamp: str) -> Summary:
     )
 
 
-def _read(file: Path) -> list[Summary]:
-    """The rows of the index; none where there is none that can be used."""
+def _stamps_in(file: Path) -> dict[str, str]:
+    """What the index knows of each file; nothing where there is none that can be used."""
     if not file.is_file():
-        return []
+        return {}
     try:
         with _open(f"{file.resolve().as_uri()}?mode=ro", uri=True) as connection:
-            rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM {_TABLE}").fetchall()  # noqa: S608
-        return _summaries(rows)
-    except (sqlite3.Error, TypeError, ValueError):
-        return []  # corrupt, or of another version: the records tell everything again
+            return dict(connection.execute(f"SELECT run_id, stamp FROM {_TABLE}"))  # noqa: S608
+    except sqlite3.Error:
+        return {}
+
+
+@contextlib.contextmanager
+def _reading(file: Path, order: str = "") -> Iterator[Iterator[Summary]]:
+    """The rows of the index, a piece at a time; none where there is no index.
+
+    Raises:
+        sqlite3.Error, TypeError, ValueError: It cannot be used.
+    """
+    if not file.is_file():
+        yield iter(())
+        return
+    with _open(f"{file.resolve().as_uri()}?mode=ro", uri=True) as connection:
+        found = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM {_TABLE} {order}")  # noqa: S608
+        yield chain.from_iterable(map(_summaries, iter(lambda: found.fetchmany(_AT_ONCE), [])))
 
 
 def _summaries(rows: list[tuple[Any, ...]]) -> list[Summary]:
@@ -204,6 +277,7 @@ def _replace(file: Path, rows: Iterable[Summary]) -> None:
         with _open(str(draft)) as connection, connection:
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute(f"CREATE TABLE {_TABLE} ({', '.join(_COLUMNS)})")
+            connection.execute(f"CREATE INDEX newest ON {_TABLE} (created, run_id)")
             connection.executemany(f"INSERT INTO {_TABLE} VALUES ({marks})", map(_values, rows))  # noqa: S608
         draft.replace(file)
     except (sqlite3.Error, OSError):

@@ -7,8 +7,6 @@ import math
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from stoker.results import noise
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -35,6 +33,8 @@ class Point:
 
 def of(record: Record) -> tuple[Point, ...]:
     """A point for each launch that has a valid run, in order."""
+    from stoker.results import noise  # a list makes none
+
     found = []
     for launch in record.launches:
         if launch.samples:

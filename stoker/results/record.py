@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
-import secrets
-import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import Bench
 from stoker.results.fingerprint import Fingerprint
+from stoker.results.identity import SCHEMA
 from stoker.results.metrics import Metric
 from stoker.results.stats import Verdict
 
 if TYPE_CHECKING:
     from stoker.plan import LaunchPlan
-
-SCHEMA = 1
-
-_SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 @dataclass(frozen=True)
@@ -193,22 +187,3 @@ class Record:
     def dumps(self) -> str:
         """As the text of ``run.json``."""
         return json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def new_run_id(host: str, now: float | None = None) -> str:
-    """A fresh id ``YYYYMMDD-HHMMSS-host-xxxx`` of safe characters (UTC, so that ids sort by time).
-
-    The profile is not in it: what really runs is only known once it was measured.
-
-    Args:
-        host: The inventory's name of it.
-        now: Unix time; None: now.
-    """
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(time.time() if now is None else now))
-    word = re.sub(r"[^A-Za-z0-9._]+", "-", host).strip("-.")[:60]
-    return f"{stamp}-{word or 'x'}-{secrets.token_hex(2)}"
-
-
-def is_safe_id(run_id: str) -> bool:
-    """Whether it can name a folder."""
-    return _SAFE_ID.fullmatch(run_id) is not None

@@ -7,14 +7,17 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stoker.errors import InputError, nearest
-from stoker.results import fromjson
-from stoker.results import record as records
+from stoker.results.identity import is_safe_id
 from stoker.results.index import Index, Summary, stamped
-from stoker.results.record import Record
+
+if TYPE_CHECKING:
+    from stoker.results.record import Record
 
 RECORD = "run.json"
 _ROOM = 1 << 20  # bytes that a record and its raw files take at the least
@@ -34,6 +37,21 @@ class Damaged:
     what: str
 
 
+@dataclass(frozen=True)
+class Look:
+    """What one look at the results found.
+
+    Args:
+        found: The runs that were meant, newest first.
+        ids: Of every run that has a record, oldest first.
+        damaged: The records that cannot be read.
+    """
+
+    found: tuple[Summary, ...]
+    ids: tuple[str, ...]
+    damaged: tuple[Damaged, ...]
+
+
 class Store:
     """A folder of results.
 
@@ -50,7 +68,7 @@ class Store:
         Raises:
             InputError: No safe id.
         """
-        if not records.is_safe_id(run_id):
+        if not is_safe_id(run_id):
             raise InputError(f"{run_id!r} is no id of a run", next_step="see `inv results`")
         return self.folder / run_id
 
@@ -119,12 +137,14 @@ class Store:
         Raises:
             InputError: Unknown (with the nearest), ambiguous, or damaged.
         """
+        from stoker.results import fromjson  # a list whose index is up to date reads no record
+
         file = self.path(self.resolve(run_id)) / RECORD
         return fromjson.loads(fromjson.text_of(file), str(file))
 
     def resolve(self, text: str) -> str:
         """The whole id that a part of it means; raises as ``load`` does."""
-        if records.is_safe_id(text) and (self.folder / text / RECORD).is_file():
+        if is_safe_id(text) and (self.folder / text / RECORD).is_file():
             return text  # among ten thousand, looking at every other one takes a while
         ids = self.ids()
         found = [
@@ -154,35 +174,35 @@ class Store:
             profile: Only of this profile.
             last: At most so many.
         """
-        rows = [row for row in self._index().rows if not row.damage]
-        rows = [row for row in rows if host in ("", row.host) and profile in ("", row.profile)]
-        rows.sort(key=_newest, reverse=True)
-        return tuple(rows[:last])
 
-    def look(self) -> tuple[tuple[Summary, ...], tuple[Damaged, ...]]:
-        """What is there, newest first, and the records that cannot be read: both at one look."""
+        def has(row: Summary) -> bool:
+            return host in ("", row.host) and profile in ("", row.profile)
+
+        return self.look(has, last).found
+
+    def look(self, has: Callable[[Summary], bool] = lambda _: True, most: int | None = None) -> Look:
+        """The newest runs that are meant, and the records that cannot be read: both at one look.
+
+        Args:
+            has: Whether one is meant.
+            most: So many of them; None: all.
+        """
         index = self._index()
-        rows = sorted((row for row in index.rows if not row.damage), key=_newest, reverse=True)
-        return tuple(rows), self._damaged(index)
+        found = index.first(lambda row: not row.damage and has(row), most)
+        return Look(tuple(found), index.ids, self._damaged(index))
 
     def damaged(self) -> tuple[Damaged, ...]:
         """The records that cannot be read: they are left out of every list, and named here."""
         return self._damaged(self._index())
 
     def _damaged(self, index: Index) -> tuple[Damaged, ...]:
-        return tuple(
-            Damaged(str(self.folder / row.run_id / RECORD), row.damage) for row in index.rows if row.damage
-        )
+        return tuple(Damaged(str(self.folder / row.run_id / RECORD), row.damage) for row in index.damaged)
 
     def _index(self) -> Index:
         try:
-            return Index.refreshed(self.folder, RECORD)
+            return Index(self.folder, RECORD)
         except OSError as error:
             raise _cannot("read", self.folder, error) from error
-
-
-def _newest(row: Summary) -> tuple[float, str]:
-    return row.created, row.run_id
 
 
 def _write(file: Path, text: str) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.errors import EXIT_DONE, InputError, nearest
@@ -15,7 +14,6 @@ from stoker.tasks import selection
 from stoker.tasks.command import JSON, command
 
 if TYPE_CHECKING:
-    from stoker.results.index import Summary
     from stoker.results.record import Record
     from stoker.tasks.run import Run
 
@@ -35,14 +33,13 @@ def results(run: Run) -> int:
         from stoker.tasks import history
 
         return history.show(run)
-    rows, unreadable = run.project.store.look()
-    for flag in ("host", "profile"):
-        _check_known(run, flag, rows)
     chosen = selection.of(run)
-    found = [row for row in rows if chosen.has(row)][: run.args["last"] or 20]
+    look = run.project.store.look(chosen.has, run.args["last"] or 20)
+    found = look.found
+    if not found:
+        _check_known(run)
     run.document["results"] = [asdict(summary) for summary in found]
-    ids = [row.run_id for row in rows] + [Path(damaged.path).parent.name for damaged in unreadable]
-    names = ends(sorted(ids), (summary.run_id for summary in found))
+    names = ends(look.ids, (summary.run_id for summary in found))
     run.screen.table(
         ("run!", "when!", "host", "profile", "load", "tok/s>", "verdict!"),
         [
@@ -60,9 +57,9 @@ def results(run: Run) -> int:
     )
     if not found:
         run.screen.say(
-            "no such run" if rows else "no run has come back yet: inv bench --host NAME brings one"
+            "no such run" if look.ids else "no run has come back yet: inv bench --host NAME brings one"
         )
-    for damaged in unreadable:
+    for damaged in look.damaged:
         run.screen.say(("damaged ", "bold red"), f"{damaged.path}: {damaged.what}")
     return EXIT_DONE
 
@@ -125,20 +122,21 @@ def _around(run: Run, record: Record) -> None:
         say((f"{name}: ", "bold"), text)
 
 
-def _check_known(run: Run, flag: str, rows: Sequence[Summary]) -> None:
+def _check_known(run: Run) -> None:
     """A name that no run has is a mistake, where there are runs; one of the project has none yet.
 
     Raises:
         InputError: With the nearest name.
     """
-    name = run.args[flag]
-    known = {getattr(row, flag) for row in rows} - {""}
-    if not name or not rows or name in known:
-        return
-    more = run.project.library.names() if flag == "profile" else [h.name for h in run.project.hosts([])]
-    if name not in more:
-        hint = nearest(name, known | set(more))
-        raise InputError(f"no run is of {flag} {name!r}", where=f"--{flag}", next_step=hint)
+    rows = run.project.store.list()
+    for flag in ("host", "profile"):
+        name, known = run.args[flag], {getattr(row, flag) for row in rows} - {""}
+        if not name or not rows or name in known:
+            continue
+        more = run.project.library.names() if flag == "profile" else [h.name for h in run.project.hosts([])]
+        if name not in more:
+            hint = nearest(name, known | set(more))
+            raise InputError(f"no run is of {flag} {name!r}", where=f"--{flag}", next_step=hint)
 
 
 def _probed(record: Record) -> list[tuple[str, str]]:

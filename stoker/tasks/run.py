@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker.config import settings as settings_file
-from stoker.config.inventory import Host
 from stoker.config.settings import Settings
 from stoker.errors import ConfigError, InputError, Problem, StokerError, exit_code_of
 from stoker.fleet import servers
@@ -23,6 +22,7 @@ from stoker.screen import Board, Screen, seconds
 from stoker.tasks.outcomes import code_of, result_data, told
 
 if TYPE_CHECKING:  # what plans a launch is loaded where one is planned, and SSH where a host is reached
+    from stoker.config.inventory import Host
     from stoker.fleet.session import OnText
     from stoker.plan import LaunchPlan
     from stoker.reach.bare import Finished

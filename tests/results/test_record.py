@@ -11,10 +11,9 @@ import pytest
 
 from stoker.benchmarks import Bench
 from stoker.errors import InputError
-from stoker.results import record as records
 from stoker.results.fromjson import build, loads
+from stoker.results.identity import SCHEMA, is_safe_id, new_run_id
 from stoker.results.metrics import Metric
-from stoker.results.record import is_safe_id, new_run_id
 from stoker.results.stats import judge
 from tests.results.made import bad, good, invalid, record, result, run, subject
 
@@ -108,7 +107,7 @@ def test_a_damaged_file_is_an_input_error_that_names_it(text: str) -> None:
 
 
 def test_a_newer_schema_says_so() -> None:
-    data = {**good().to_json(), "schema": records.SCHEMA + 1}
+    data = {**good().to_json(), "schema": SCHEMA + 1}
     with pytest.raises(InputError, match="newer Stoker"):
         loads(json.dumps(data), "run.json")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -207,11 +208,35 @@ def test_one_look_shows_the_list_and_what_is_damaged(store: Store) -> None:
     store.save(good(0))
     store.save(bad())
     (store.path(good(0).run_id) / "run.json").write_text("{")
-    rows, damaged = store.look()
-    assert rows == store.list()
-    assert [row.run_id for row in rows] == [bad().run_id]
-    assert damaged == store.damaged()
-    assert good(0).run_id in damaged[0].path
+    look = store.look()
+    assert look.found == store.list()
+    assert [row.run_id for row in look.found] == [bad().run_id]
+    assert look.ids == (good(0).run_id, bad().run_id)
+    assert look.damaged == store.damaged()
+    assert good(0).run_id in look.damaged[0].path
+
+
+@pytest.mark.parametrize("is_fresh", [False, True])
+def test_of_many_runs_the_newest_that_are_meant_are_found(store: Store, is_fresh: bool) -> None:
+    first, second, third = filled(store)
+    if is_fresh:
+        store.list()
+    assert [row.run_id for row in store.look(most=1).found] == [third.run_id]
+    old = store.look(lambda row: row.run_id != third.run_id, 1)
+    assert [row.run_id for row in old.found] == [second.run_id]
+    assert old.ids == (first.run_id, second.run_id, third.run_id)
+    assert store.look(lambda row: False).found == ()
+
+
+def test_what_another_command_writes_meanwhile_does_not_mix_with_what_was_seen(store: Store) -> None:
+    filled(store)
+    store.list()
+    seen = index.Index(store.folder, "run.json")
+    store.save(good(2))
+    shutil.rmtree(store.path(bad().run_id))
+    Store(store.folder).list()
+    assert {row.run_id for row in seen.first(lambda _: True, None)} <= set(seen.ids)
+    assert seen.damaged == [] or seen.damaged[0].run_id == bad().run_id
 
 
 def test_room_is_looked_for_by_many_hosts_at_once(tmp_path: Path) -> None:
