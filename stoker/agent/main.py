@@ -39,6 +39,7 @@ OPERATIONS = {
     "status": ("status", "status"),
     "bench": ("bench", "bench"),
     "probe": ("probe", "probe"),
+    "llama-bench": ("llamabench", "llamabench"),
     "fingerprint": ("fingerprint", "take"),
     "capture": ("capture", "capture"),
     "search": ("search", "search"),

@@ -9,6 +9,7 @@ from typing import Any
 from stoker.benchmarks.values import (
     ARRIVALS,
     BOUNDS,
+    IN_PLACE,
     NAMES,
     OF_SERVER,
     RATES,
@@ -21,6 +22,7 @@ from stoker.errors import InputError, nearest
 __all__ = [
     "ARRIVALS",
     "BOUNDS",
+    "IN_PLACE",
     "NAMES",
     "OF_SERVER",
     "RATES",
@@ -155,10 +157,15 @@ def levels(profile: Mapping[str, Any], overrides: Mapping[str, Any] | None = Non
     """
     given = {name: value for name, value in (overrides or {}).items() if value is not None}
     kept = {name: value for name, value in profile.items() if value is not None}
-    if given.get("name", kept.get("name")) == "allreduce":
+    named = given.get("name", kept.get("name"))
+    if named == "allreduce":
         from stoker.benchmarks import allreduce
 
         return (allreduce.merged(kept, given),)
+    if named == "llama-bench":
+        from stoker.benchmarks import llamabench
+
+        return (llamabench.merged(kept, given),)
     said = _typed(kept, "bench.{}"), _typed(given, "--{}")
     name = str((said[0] | said[1]).get("name", "decode"))
     _check_fits(name, given, "--{}", "--bench serve")

@@ -11,7 +11,8 @@ from stoker.errors import InputError, nearest
 OF_SERVER = ("decode", "serve")  # what a profile can be judged by
 # Others' load generators, as stoker.benchmarks.others has them.
 TOOLS = ("vllm-serve", "sglang-serving", "aiperf", "guidellm")
-NAMES = (*OF_SERVER, "allreduce", *TOOLS)
+IN_PLACE = ("allreduce", "llama-bench")  # what is launched in place of a server
+NAMES = (*OF_SERVER, *IN_PLACE, *TOOLS)
 ARRIVALS = ("poisson", "fixed")
 GOALS = ("ttft", "tpot", "e2e")
 

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from stoker.benchmarks import IN_PLACE
 from stoker.errors import HostFailed, InputError, StokerError
-from stoker.fleet import aftermath, judge, life, measure, probe, putback
+from stoker.fleet import aftermath, judge, life, llamabench, measure, probe, putback
 from stoker.fleet.flags import Flag
 from stoker.fleet.journal import Journal, Measured, unfinished
 from stoker.fleet.reserve import give_up, reserve
@@ -67,7 +68,8 @@ class Experiment:
 
     def __init__(self, job: Job, kind: str, profile: str, bench: Bench, journal: Journal) -> None:
         self._job = replace(job, args={**job.args, **measure.said_of(bench)})
-        self._alone = bench.name == "allreduce"  # beside the servers: none is restarted for it
+        self._alone = bench.name in IN_PLACE  # beside the servers: none is restarted for it
+        self._bench = bench.name
         self._label = f"{profile}{judge.TRIAL}{kind}"
         self._journal = journal
         self.touched: dict[str, str] = {}
@@ -87,11 +89,11 @@ class Experiment:
             self._touch(setting, setting.profile or self._label)
         found = self._journal.recall(setting.name)
         if found is None:
-            self._say(f"{note} {setting.name}: {'probe' if self._alone else 'restart and measure'}")
+            self._say(f"{note} {setting.name}: {'measure' if self._alone else 'restart and measure'}")
             found = self._measure(setting)
             self._journal.add(found)
         self.launches.append(found)
-        self._say(f"{note} {setting.name}: {_pace(found, self._alone)}")
+        self._say(f"{note} {setting.name}: {_pace(found, self._bench)}")
         return found
 
     def attempt(self, setting: Setting, note: str) -> Measured:
@@ -130,7 +132,7 @@ class Experiment:
                 took = round(time.monotonic() - begin, 1)
                 one = Measured(name, record.created, record.samples[0], record.run_id, took)
                 self._journal.add(one)
-            self._say(f"{note} {name}: {_pace(one, False)}")
+            self._say(f"{note} {name}: {_pace(one, self._bench)}")
             found.append(one)
         self.launches += found
         return found
@@ -156,7 +158,7 @@ class Experiment:
         plan = plan_of(self._job, setting.profile or self._label, setting.resolved)
         at = self._job.on(plan)
         if self._alone:
-            record = probe.launch(at)
+            record = (llamabench if self._bench == llamabench.NAME else probe).launch(at)
         else:
             life.restart(at)
             record = measure.launch(at)
@@ -167,11 +169,11 @@ class Experiment:
         self._job.session.emit({"type": "note", "text": text})
 
 
-def _pace(found: Measured, alone: bool) -> str:
+def _pace(found: Measured, bench: str) -> str:
     if not found.runs:
         return found.why
     mean = sum(found.runs) / len(found.runs)
-    return f"{1e6 / mean:.1f} µs" if alone else f"{mean:.1f} tok/s"
+    return f"{1e6 / mean:.1f} µs" if bench == "allreduce" else f"{mean:.1f} tok/s"
 
 
 def plan_of(job: Job, name: str, resolved: Mapping[str, Any]) -> LaunchPlan:

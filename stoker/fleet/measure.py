@@ -33,6 +33,10 @@ def bench(job: Job) -> Outcome:
         from stoker.fleet import probe
 
         return probe.probe(job)
+    if job.args["bench"] == "llama-bench":
+        from stoker.fleet import llamabench
+
+        return llamabench.bench(job)
     if job.args.get("confirm") or job.args.get("until_sure"):
         from stoker.fleet import confirm
 

@@ -33,28 +33,28 @@ def probes(job: Job) -> Outcome:
         InputError: No profile is named and none should run there.
         HostFailed: One could not be probed; the others were.
     """
-    names = _names(job)
+    wanted = names(job)
     told: list[Outcome] = []
     failed: dict[str, HostFailed] = {}
     first: Record | None = None
-    for number, name in enumerate(names, 1):
+    for number, name in enumerate(wanted, 1):
         at = job.on(job.project.plan(name, job.host))
         _check_ranks(at)
-        job.session.emit({"type": "note", "text": f"probe {name} ({number}/{len(names)})"})
+        job.session.emit({"type": "note", "text": f"probe {name} ({number}/{len(wanted)})"})
         try:
             record, outcome = _probed(at, first)
         except HostFailed as error:
-            if len(names) == 1 or error.kind not in _ITS_FAULT:
+            if len(wanted) == 1 or error.kind not in _ITS_FAULT:
                 raise
             failed[name] = error
             job.session.emit({"type": "note", "text": f"{name}: {error.what}"})
             continue
         first = first or record
         told.append(outcome)
-    return _together(job, names, told, failed)
+    return _together(job, wanted, told, failed)
 
 
-def _names(job: Job) -> list[str]:
+def names(job: Job) -> list[str]:
     """The profiles that are meant.
 
     Raises:
@@ -62,13 +62,13 @@ def _names(job: Job) -> list[str]:
     """
     if job.args.get("port") is not None:
         raise InputError("a probe starts processes of its own", where="--port", next_step="leave it out")
-    names = list(job.args["profile"] or servers.desired(job.host))
+    found = list(job.args["profile"] or servers.desired(job.host))
     slot = job.args.get("slot")
     if slot:
-        names = [name for name in names if job.project.plan(name, job.host, secrets=False).slot == slot]
-    if not names:
+        found = [name for name in found if job.project.plan(name, job.host, secrets=False).slot == slot]
+    if not found:
         raise InputError("no profile is named", where=job.host.name, next_step="name it: --profile NAME")
-    return names
+    return found
 
 
 def _check_ranks(job: Job) -> None:
@@ -98,7 +98,7 @@ def launch(job: Job) -> Record:
     job.project.store.check_room()
     record, results = _measured(job, measure.bench_of(job, job.plan), 1)
     job.project.store.save(record)
-    _pull(job, record, results)
+    pull(job, record, results)
     return record
 
 
@@ -115,7 +115,7 @@ def _probed(job: Job, first: Record | None) -> tuple[Record, Outcome]:
     verdict = assess(record, base, max_loss=job.args["max_loss"] or job.project.settings.max_loss)
     record = record.judged(verdict)
     job.project.store.save(record)
-    _pull(job, record, results)
+    pull(job, record, results)
     data = probelines.data(record)
     _refuse_incomplete(record, data)
     lines = [(verdict.line, "")] if verdict.line else []
@@ -211,7 +211,7 @@ def _refuse_incomplete(record: Record, data: dict[str, Any]) -> None:
         raise HostFailed(what, host=record.host, kind="incomplete", next_step=hint, detail=data)
 
 
-def _pull(job: Job, record: Record, results: Sequence[Mapping[str, Any]]) -> None:
+def pull(job: Job, record: Record, results: Sequence[Mapping[str, Any]]) -> None:
     """Bring the raw files beside the record: NCCL's own logs among them."""
     from stoker.reach.manifest import announced
     from stoker.reach.pull import fetch

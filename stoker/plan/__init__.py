@@ -140,7 +140,7 @@ def _in_place(profile: Profile, engine: Engine, instead: Instead) -> _Program:
         engine=instead.engine,
         port=0,
         python=python,
-        argv=(*profile.server.wrap, python, "-c", instead.program),
+        argv=(*profile.server.wrap, *(python if word == "{python}" else word for word in instead.command)),
         expect={},
         kill=instead.kill,
         hooks=HookPolicy(),

@@ -119,12 +119,12 @@ class Instead:
 
     Args:
         slot: Its own, beside the server's.
-        program: Python code that the profile's interpreter runs.
+        command: What is run, behind the profile's ``wrap``; ``{python}`` is the profile's interpreter.
         engine: How its processes look and what it imports.
         kill: How it is ended.
     """
 
     slot: str
-    program: str
+    command: tuple[str, ...]
     engine: Engine
     kill: KillPolicy

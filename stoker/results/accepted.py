@@ -77,7 +77,7 @@ class Key:
     @property
     def judged(self) -> str:
         """The metric that its samples are, as ``Bench.judged`` names it."""
-        if self.bench == "decode":
+        if self.bench in ("decode", "llama-bench"):
             return "decode_tok_s"
         if self.bench == "allreduce":
             return "allreduces_per_s"

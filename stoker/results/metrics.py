@@ -17,6 +17,7 @@ _UNITS = {
     "req_s": "req/s",
     "good_req_s": "req/s",
     "input_tok_s": "tok/s",
+    "prefill_tok_s": "tok/s",
     "input_tokens": "tokens",
     "cached_share": "",
 }
@@ -46,6 +47,8 @@ def metrics_of(bench: Bench, launches: Sequence[Launch]) -> dict[str, Metric]:
     pace = Metric(sum(run.tokens for run in runs) / seconds, "tok/s")
     if bench.name == "decode":
         return {"decode_tok_s": pace} | dict(_medians(runs, ("ttft_s", "tpot_s")))
+    if bench.name == "llama-bench":
+        return {bench.judged: pace} | _figures(runs) | dict(_medians(runs, ("tpot_s",)))
     return dict(_judged(bench, runs)) | {"output_tok_s": pace} | _figures(runs) | _cache(launches)
 
 

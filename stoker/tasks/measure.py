@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from stoker.benchmarks import IN_PLACE
 from stoker.errors import InputError
 from stoker.fleet import fetch as fetch_runs
 from stoker.fleet import judge, matrix, measure, verify
@@ -13,7 +14,9 @@ from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING
 from stoker.tasks.results import ms, speed, verdict
 
 if TYPE_CHECKING:
-    from stoker.fleet.job import Verb
+    from collections.abc import Callable
+
+    from stoker.fleet.job import Job, Outcome, Verb
     from stoker.fleet.pool import HostResult
     from stoker.results.record import Record
     from stoker.tasks.run import Run
@@ -33,22 +36,30 @@ def bench(run: Run) -> int:
 def _bench(run: Run) -> Verb:
     """The verb as it was asked for: with launches of its own it changes hosts, so it rolls."""
     surer = run.args["confirm"] or run.args["until_sure"]
-    if surer and run.args["bench"] == "allreduce":
+    if surer and run.args["bench"] in IN_PLACE:
         hint = "measure it again: it takes seconds"
-        raise InputError("allreduce restarts nothing, so there is no launch to repeat", next_step=hint)
-    if run.args["bench"] == "allreduce":
-        from stoker.fleet import probe
-
-        return replace(VERBS["bench"], work=probe.probes, changes=True, runs="host", each_profile=True)
+        what = f"{run.args['bench']} restarts nothing, so there is no launch to repeat"
+        raise InputError(what, next_step=hint)
+    if run.args["bench"] in IN_PLACE:
+        return replace(
+            VERBS["bench"], work=_in_place(run.args["bench"]), changes=True, runs="host", each_profile=True
+        )
     if surer:
         return replace(VERBS["bench"], changes=True, runs="named", in_check="asks")
     return replace(VERBS["bench"], changes=(run.args["launches"] or 1) > 1)
 
 
+def _in_place(name: str) -> Callable[[Job], Outcome]:
+    """What measures without the server."""
+    from stoker.fleet import llamabench, probe
+
+    return llamabench.benches if name == llamabench.NAME else probe.probes
+
+
 @command(*CHANGING, *matrix.BENCH_PROFILES.flags)
 def bench_all(run: Run) -> int:
     """Measure what runs on every host; with --profile (repeatable) each of them, then put back what ran."""
-    several = bool(run.args["profile"]) and run.args["bench"] != "allreduce"
+    several = bool(run.args["profile"]) and run.args["bench"] not in IN_PLACE
     results = run.on_hosts(matrix.BENCH_PROFILES if several else _bench(run))
     run.screen.table(
         ("host", "profile", "tok/s>", "TTFT>", "verdict", "change>", "rests on"),

@@ -203,7 +203,7 @@ def test_what_runs_in_place_of_a_server_has_its_environment_and_nothing_that_onl
         "expect": {"NCCL_PROTO": "Simple"},
         "hooks": {"after_ready": ["true"]},
     }
-    instead = Instead("m-probe", "print(1)", get("openai"), KillPolicy(("cmd:x",), 3.0))
+    instead = Instead("m-probe", ("{python}", "-c", "print(1)"), get("openai"), KillPolicy(("cmd:x",), 3.0))
     got = build(HOST, "t", Profile.from_plain(data), secrets=None, templates=(), instead=instead)
     assert got.argv == ("numactl", "-i", python, "-c", "print(1)")
     assert (got.slot, got.port, got.python, got.engine.name) == ("m-probe", 0, python, "openai")
