@@ -15,7 +15,7 @@ from typing import Any
 import stoker
 
 # The operations for which the first part is enough, and all modules that these may ever import.
-CORE_OPERATIONS = frozenset(("exec",))
+CORE_OPERATIONS = frozenset(("exec", "manifest", "digests"))
 CORE = (
     "main",
     "context",
@@ -33,6 +33,7 @@ CORE = (
     "descriptors",
     "liveenv",
     "elf",
+    "files",
 )
 # Of these, which every connection or command imports, the code goes too: to compile them takes as long as to
 # start Python. It serves a host whose Python has the same bytecode; any other compiles the source.

@@ -28,8 +28,8 @@ class How:
 
     Args:
         rate: Bytes a second; None: as fast as it goes.
-        resume: Keep the part of a file that an interrupted pull leaves (beside its place, hidden), and go on
-            with it.
+        resume: Keep the part of a large file that an interrupted pull leaves (beside its place, hidden), and
+            go on with it.
         sync: Wait for our disk after each file, small ones too.
     """
 
@@ -173,25 +173,34 @@ class _Stream:
         """
         parts = {file: self._part(file, places[file]) for file in self._files}
         wanted = [
-            {"path": file.path, "size": file.size, "offset": _size(parts[file]) or 0} for file in self._files
+            {"path": file.path, "size": file.size, "offset": there} for file, (_, there) in parts.items()
         ]
         order = {"do": "send", "root": self._root, "files": wanted}
         try:
             with Carrier(self._agent, order, Pace(self._how.rate)) as carrier:
-                for file, item in zip(self._files, wanted, strict=True):
-                    self._one(carrier, file, places[file], parts[file], int(str(item["offset"])))
+                for file, (part, there) in parts.items():
+                    self._one(carrier, file, places[file], part, there)
         except Unreachable as error:
             raise error.at(self._agent.host) from error
 
-    def _part(self, file: RemoteFile, place: Path) -> Path:
-        """The temporary name; where a rest of it is gone on with, it is the same as long as the file is."""
+    def _part(self, file: RemoteFile, place: Path) -> tuple[Path, int]:
+        """The temporary name, and how much is there already.
+
+        Where the rest of a file is gone on with, the name is the same as long as the file is; nothing is
+        gone on with of small ones, of which there are thousands.
+        """
+        if not self._is_gone_on_with(file):
+            return place.with_name(f".stoker-{secrets.token_hex(8)}.part"), 0
         told = f"{place.name}\0{file.size}\0{file.mtime_ns}"
-        word = hashlib.sha256(told.encode()).hexdigest()[:16]
-        part = place.with_name(f".stoker-{word if self._how.resume else secrets.token_hex(8)}.part")
-        there = _size(part)
-        if there is not None and (there >= max(file.size, 1) or part.is_symlink()):
-            part.unlink()
-        return part
+        part = place.with_name(f".stoker-{hashlib.sha256(told.encode()).hexdigest()[:16]}.part")
+        there = _size(part) or 0
+        if part.is_symlink() or not 0 < there < file.size:
+            part.unlink(missing_ok=True)
+            there = 0
+        return part, there
+
+    def _is_gone_on_with(self, file: RemoteFile) -> bool:
+        return self._how.resume and file.size >= _LARGE
 
     def _one(self, carrier: Carrier, file: RemoteFile, place: Path, part: Path, there: int) -> None:
         """Bring one file.
@@ -208,7 +217,7 @@ class _Stream:
                 if there:
                     digest = _digest_of(part)
                 self._progress(file, there)
-                is_kept = self._how.resume
+                is_kept = self._is_gone_on_with(file)
                 for block in carrier.take(file.size - there):
                     out.write(block)
                     digest.update(block)

@@ -197,7 +197,7 @@ def test_cut_get_is_gone_on_with(tmp_path: Path) -> None:
 
 def test_damaged_rest_of_a_cut_get_is_brought_anew(agent: Agent, tmp_path: Path) -> None:
     remote, here = tmp_path / "remote", tmp_path / "here"
-    remote.write_bytes(os.urandom(100_000))
+    remote.write_bytes(os.urandom(2 << 20))
     manifest = announced(agent, str(remote), single=True)
 
     def stop(name: str, done: int, total: int) -> None:
@@ -213,6 +213,23 @@ def test_damaged_rest_of_a_cut_get_is_brought_anew(agent: Agent, tmp_path: Path)
     assert failed.value.kind == "checksum"
     fetch(agent, manifest, here, None, How(resume=True))
     assert (here / "remote").read_bytes() == remote.read_bytes()
+
+
+def test_a_get_that_was_cut_before_the_first_byte_is_no_obstacle(agent: Agent, tmp_path: Path) -> None:
+    remote, here = tmp_path / "remote", tmp_path / "here"
+    remote.write_bytes(os.urandom(2 << 20))
+    manifest = announced(agent, str(remote), single=True)
+
+    def stop(name: str, done: int, total: int) -> None:
+        if done:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fetch(agent, manifest, here, stop, How(resume=True))
+    (part,) = here.glob("*.part")
+    part.write_bytes(b"")
+    fetch(agent, manifest, here, None, How(resume=True))
+    assert [(path.name, path.read_bytes()) for path in here.iterdir()] == [("remote", remote.read_bytes())]
 
 
 @pytest.mark.parametrize("way", ["put", "get"])
