@@ -144,7 +144,7 @@ def _interrupted(plan: LaunchPlan, error: HostFailed) -> HostInterrupted:
     follow = f"inv wait --host {host} --profile {plan.profile}"
     if "previous" in error.detail:
         what, hint = f"{told} goes on loading on {host}", f"{follow} follows it"
-    elif "finishes" in error.what:
+    elif error.detail.get("unfinished"):
         what = f"{told} is still being replaced on {host}: what was begun is finished there"
         hint = f"inv status --host {host} shows what runs, {follow} follows it"
     else:

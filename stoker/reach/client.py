@@ -252,7 +252,13 @@ class Agent:
         kind, what = "cancelled", f"{op} was told to end, and finishes on the host what it must"
         if deadline.passed:
             kind, what = "timeout", f"{op} was not done within {deadline.seconds:g} s and was cancelled"
-        return HostFailed(what, host=self.host, kind=kind, next_step="see `inv status` for what runs there")
+        return HostFailed(
+            what,
+            host=self.host,
+            kind=kind,
+            next_step="see `inv status` for what runs there",
+            detail={"unfinished": True},
+        )
 
 
 def _ignore(event: dict[str, Any]) -> None:

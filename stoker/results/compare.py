@@ -84,7 +84,10 @@ def compare(a: Record | Baseline, b: Record, *, max_loss: float = MAX_LOSS) -> C
     forbidding = [text for text in explanation.unlike if not text.startswith("host:")]
     contaminated = (*(a.contaminated if isinstance(a, Record) else ()), *b.contaminated)
     verdict = _judged(a.samples, b, forbidding, contaminated, max_loss)
-    return Comparison(tuple(_rows(_metrics(a), b.metrics)), verdict, explanation)
+    rows = _rows(_metrics(a), b.metrics)
+    # What was judged is told as the verdict tells it: it knows launches, a median of all runs does not.
+    found = (replace(row, change=_told(row, verdict)) if row.name == b.bench.judged else row for row in rows)
+    return Comparison(tuple(found), verdict, explanation)
 
 
 def assess(record: Record, base: Baseline | Missing, *, max_loss: float = MAX_LOSS) -> Verdict:
@@ -179,6 +182,10 @@ def _whole(verdict: Verdict, record: Record) -> Verdict:
 
 def _metrics(run: Record | Baseline) -> Mapping[str, Metric]:
     return run.metrics if isinstance(run, Record) else {run.key.judged: Metric(run.tok_s, run.key.unit)}
+
+
+def _told(row: Row, verdict: Verdict) -> float | None:
+    return row.change if verdict.change is None or row.change is None else verdict.change
 
 
 def _rows(a: Mapping[str, Metric], b: Mapping[str, Metric]) -> Iterator[Row]:

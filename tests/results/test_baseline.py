@@ -235,6 +235,7 @@ def test_two_runs_side_by_side(baselines: Baselines) -> None:
     assert found.verdict.verdict == "regressed"
     assert found.rows()[0] == ("decode_tok_s", "90.62 tok/s", "62.9 tok/s", "-30.6 %")
     assert found.to_json()["metrics"][0]["name"] == "decode_tok_s"
+    assert found.metrics[0].change == found.verdict.change, "one figure, whatever line it stands in"
     assert found.to_json()["explanation"]["causes"][0]["name"] == "NCCL_ALGO"
 
 
