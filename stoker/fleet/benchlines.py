@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 _SHOWN_CAUSES = 3
 
 
-def data(record: Record) -> dict[str, Any]:
-    """What a playbook registers and --json prints of any benchmark."""
+def data(record: Record, base: Baseline | None = None) -> dict[str, Any]:
+    """What a playbook registers and --json prints of any benchmark.
+
+    ``samples`` and ``base_samples`` are the numbers of valid runs, a launch each, that the verdict rests on.
+    """
     verdict = record.verdict
     return {
         "run_id": record.run_id,
@@ -31,6 +34,8 @@ def data(record: Record) -> dict[str, Any]:
         "verdict": verdict.verdict if verdict else None,
         "change": verdict.change if verdict else None,
         "line": verdict.line if verdict else "",
+        "samples": [len(runs) for runs in record.samples],
+        "base_samples": [len(runs) for runs in base.samples] if base else [],
         "causes": [],
     }
 
@@ -50,7 +55,7 @@ def outcome(job: Job, record: Record, base: Baseline | None, unkept: Sequence[st
     regressed = verdict is not None and verdict.verdict == "regressed"
     why = explained(record, base) if regressed and base else None
     told = {
-        **data(record),
+        **data(record, base),
         "disturbed": list(disturbed(record)),
         "tok_s": round(record.pace.value, 3) if record.pace else None,
         **loads.of(record),

@@ -61,14 +61,21 @@ def _measured(job: Job, name: str, touched: dict[str, str]) -> Outcome:
 
 
 def _planned(job: Job) -> Outcome:
-    """What --check has to say about it: each restart, as the host sees it now."""
+    """What --check has to say about it: each restart, as the host sees it now, and what is measured."""
+    from stoker.fleet import benchplan
+
     lines: list[tuple[str, str]] = []
+    rows: list[dict[str, Any]] = []
     for name in job.args["profile"]:
-        asked = life.restart(job.on(job.project.plan(name, job.host)))
+        at = job.on(job.project.plan(name, job.host))
+        asked = life.restart(at)
+        measured = benchplan.rows(at, at.plan, "restart")
         lines += [(f"{name}: {asked.summary}", "bold"), *asked.lines]
+        lines += [(f"then measure {benchplan.line(row)}", "") for row in measured]
+        rows += measured
     names = ", ".join(job.args["profile"])
     what = f"would restart and measure {names}, then put back what runs"
-    return Outcome(what, {"rows": []}, changed=True, lines=tuple(lines))
+    return Outcome(what, {"rows": rows}, changed=True, lines=tuple(lines))
 
 
 def _tell(job: Job, lines: Sequence[tuple[str, str]]) -> None:

@@ -52,14 +52,14 @@ def measured(job: Job) -> Outcome:
     if launches > 1:  # they restart the server
         servers.planned(job)
     job.project.store.check_room()
-    levels = _levels(job, job.plan)
-    results: list[list[dict[str, Any]]] = [[] for _ in levels]
+    wanted = levels(job, job.plan)
+    results: list[list[dict[str, Any]]] = [[] for _ in wanted]
     for _ in range(launches - 1):
-        for level, found in zip(levels, results, strict=True):
+        for level, found in zip(wanted, results, strict=True):
             found.append(_measure(job, level))
         life.restart(job)
-    works = [partial(_finished, job, level, found) for level, found in zip(levels, results, strict=True)]
-    return works[0]() if len(works) == 1 else loads.told(job, works, levels)
+    works = [partial(_finished, job, level, found) for level, found in zip(wanted, results, strict=True)]
+    return works[0]() if len(works) == 1 else loads.told(job, works, wanted)
 
 
 def _finished(job: Job, level: Bench, results: list[dict[str, Any]]) -> Outcome:
@@ -91,8 +91,12 @@ def bench_of(job: Job, plan: LaunchPlan | None) -> Bench:
     return benchmarks.merge(plan.bench if plan else {}, _said(job))
 
 
-def _levels(job: Job, plan: LaunchPlan | None) -> tuple[Bench, ...]:
-    """The same under each of its loads."""
+def levels(job: Job, plan: LaunchPlan | None) -> tuple[Bench, ...]:
+    """The same under each of its loads.
+
+    Raises:
+        InputError: It is none.
+    """
     return benchmarks.levels(plan.bench if plan else {}, _said(job))
 
 

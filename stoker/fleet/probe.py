@@ -116,7 +116,7 @@ def _probed(job: Job, first: Record | None) -> tuple[Record, Outcome]:
     record = record.judged(verdict)
     job.project.store.save(record)
     pull(job, record, results)
-    data = probelines.data(record)
+    data = probelines.data(record, None if isinstance(base, Missing) else base)
     _refuse_incomplete(record, data)
     lines = [(verdict.line, "")] if verdict.line else []
     lines += [(f"contaminated: {text}", "yellow") for text in record.contaminated]

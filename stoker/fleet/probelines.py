@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.fleet import benchlines
 
 if TYPE_CHECKING:
+    from stoker.results.baseline import Baseline
     from stoker.results.record import Record
 
 Line = tuple[str, str]
@@ -20,11 +21,11 @@ _STYLES = {
 }
 
 
-def data(record: Record) -> dict[str, Any]:
+def data(record: Record, base: Baseline | None = None) -> dict[str, Any]:
     """What a playbook registers and --json prints."""
     last = record.launches[-1].probe
     return {
-        **benchlines.data(record),
+        **benchlines.data(record, base),
         "tok_s": None,
         "latency_us": record.metrics["latency_us"].value,
         "sizes": last.get("sizes", []),

@@ -14,7 +14,7 @@ from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING
 from stoker.tasks.results import ms, speed, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from stoker.fleet.job import Job, Outcome, Verb
     from stoker.fleet.pool import HostResult
@@ -60,11 +60,44 @@ def _in_place(name: str) -> Callable[[Job], Outcome]:
 def bench_all(run: Run) -> int:
     """Measure what runs on every host; with --profile (repeatable) each of them, then put back what ran."""
     several = bool(run.args["profile"]) and run.args["bench"] not in IN_PLACE
-    results = run.on_hosts(matrix.BENCH_PROFILES if several else _bench(run))
+    verb = matrix.BENCH_PROFILES if several else _bench(run)
+    if run.args["check"]:
+        return _bench_all_planned(run, verb if several else _foretold(verb))
+    results = run.on_hosts(verb)
     run.screen.table(
-        ("host", "profile", "tok/s>", "TTFT>", "verdict", "change>", "rests on"),
+        ("host", "profile", "tok/s>", "TTFT>", "verdict", "change>", "runs>", "against>"),
         [row for result in results for row in _bench_rows(result)],
         title="bench-all",
+    )
+    return run.end(results)
+
+
+def _foretold(verb: Verb) -> Verb:
+    """The verb, saying what it would do."""
+    from stoker.fleet import benchplan
+
+    return replace(verb, work=benchplan.planned, in_check="asks")
+
+
+def _bench_all_planned(run: Run, verb: Verb) -> int:
+    """What it would measure, a row each."""
+    results = run.on_hosts(verb)
+    rows = [(result.host, row) for result in results for one in result.data or () for row in one.data["rows"]]
+    run.screen.table(
+        ("host", "profile", "slot", "benchmark", "asked", "runs>", "now"),
+        [
+            (
+                host,
+                row["profile"] or "(by hand)",
+                row["slot"] or "-",
+                row["bench"]["name"],
+                row["size"],
+                f"{row['launches']}×{row['runs']}",
+                row["now"] or "-",
+            )
+            for host, row in rows
+        ],
+        title="bench-all --check",
     )
     return run.end(results)
 
@@ -157,7 +190,7 @@ def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
     from stoker.tasks.outcomes import told
 
     if result.data is None:
-        return [(result.host, "-", "-", "-", (result.status, "bold red"), "-", told(result))]
+        return [(result.host, "-", "-", "-", (told(result), "bold red"), "-", "-", "-")]
     done = [outcome for outcome in result.data if not outcome.skipped]
     found = [row for outcome in done for row in outcome.data.get("rows", [outcome.data])]
     return [
@@ -169,10 +202,19 @@ def _bench_rows(result: HostResult) -> list[tuple[Any, ...]]:
             ms(row["metrics"].get("ttft_s", {}).get("value")),
             verdict(row["verdict"]),
             percent(row["change"]),
-            row["line"].split(";")[0],
+            _counted(row["samples"]),
+            _counted(row["base_samples"]),
         )
         for row in found
     ]
+
+
+def _counted(samples: Sequence[int]) -> str:
+    """Valid runs of each launch: ``3×5``; ``3×4-5`` where they differ."""
+    if not samples:
+        return "-"
+    least, most = min(samples), max(samples)
+    return f"{len(samples)}×{least}" + (f"-{most}" if most > least else "")
 
 
 COMMANDS = (bench, bench_all, fetch, compare, baseline, explain)
