@@ -98,7 +98,7 @@ def _locked(ctx: Context, params: Mapping[str, Any], found: Subject) -> ContextM
     if found.launch:
         names.append(locks.slot_lock(ctx.home, found.launch["slot"]))
     owner = {"user": describe.user(os.getuid()), "host": str(params.get("owner") or ""), "what": "bench"}
-    held: ContextManager[None] = ctx.locks.hold(names, owner)
+    held: ContextManager[None] = locks.lock_set(ctx).hold(names, owner)
     return held
 
 

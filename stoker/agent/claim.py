@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from . import descriptors, ending, gpu, look, owners, state
 from .context import AgentError, Context
 from .gpu import GpuState
-from .locks import gpu_lock, port_lock, slot_lock
+from .locks import gpu_lock, lock_set, port_lock, slot_lock
 from .scope import Target
 from .state import Launch
 
@@ -70,11 +70,11 @@ def reserve(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
     """
     plan = params.get("plan")
     if not plan:
-        ctx.locks.give_up()
+        lock_set(ctx).give_up()
         return {"locks": []}
     driver = gpu.query(ctx.facts, ctx.login_env) if plan["gpus"] else look.NO_GPUS
     wanted = of_plan(ctx, plan, driver, False)
-    ctx.locks.reserve(wanted.locks, ending.owner(params, str(params.get("what") or "reserve")))
+    lock_set(ctx).reserve(wanted.locks, ending.owner(params, str(params.get("what") or "reserve")))
     return {"locks": list(wanted.locks)}
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
     from .facts import Facts
-    from .locks import LockSet
     from .session import Shield
 
 
@@ -162,18 +161,6 @@ class Context:
         """
         facts: Facts = self.session.held("facts", lambda: _facts(self.login_env))
         return facts
-
-    @property
-    def locks(self) -> LockSet:
-        """The host's locks; what is held when the agent ends is free.
-
-        Raises:
-            AgentError: As :attr:`facts`.
-        """
-        from .locks import LockSet
-
-        locks: LockSet = self.session.held("locks", lambda: LockSet(self.facts, self.home))
-        return locks
 
     def hide(self, values: Iterable[str]) -> None:
         """From now on these values leave the host in nothing: no event, result or error."""

@@ -27,6 +27,7 @@ from . import (
 from .claim import Claim
 from .context import AgentError, Context
 from .gpu import GpuState
+from .locks import lock_set
 from .look import NO_GPUS
 from .orders import Order
 from .scope import Target
@@ -145,7 +146,9 @@ def _locked(ctx: Context, params: Mapping[str, Any], wanted: Claim, what: str) -
         return contextlib.nullcontext()
     owner = ending.owner(params, what)
     # A launch is not over until somebody has waited for it: nobody else begins one in between.
-    locked: ContextManager[None] = ctx.locks.hold(wanted.locks, owner, keep=bool(params.get("keep_locks")))
+    locked: ContextManager[None] = lock_set(ctx).hold(
+        wanted.locks, owner, keep=bool(params.get("keep_locks"))
+    )
     return locked
 
 

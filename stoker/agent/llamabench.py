@@ -11,7 +11,7 @@ from . import claim, death, describe, gpu, inplace, outside, proof, runfolder, s
 from .bench import neighbours
 from .context import AgentError, Context
 from .inplace import Seen
-from .locks import slot_lock
+from .locks import lock_set, slot_lock
 from .logs import tail
 from .look import NO_GPUS
 from .procs import alive, read_file
@@ -51,7 +51,7 @@ def llamabench(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     locks = (*claim.of_plan(ctx, plan, driver, False).locks, slot_lock(ctx.home, params["serves"]))
     owner = {"user": describe.user(os.getuid()), "host": str(params.get("owner") or ""), "what": _WHAT}
     started_at = time.time()
-    with ctx.locks.hold(locks, owner):
+    with lock_set(ctx).hold(locks, owner):
         beside = _beside(ctx, params)
         with inplace.ended(ctx, params):
             place = inplace.folder(ctx, plan, FOLDER)

@@ -51,14 +51,24 @@ def unlock(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
         AgentError: ``lock-held``: a living holder is left; ``io``.
     """
     if params.get("check"):
-        return {"locks": ctx.locks.listing()}
-    locks = ctx.locks.break_stale()
+        return {"locks": lock_set(ctx).listing()}
+    locks = lock_set(ctx).break_stale()
     held = next((lock for lock in locks if lock["alive"]), None)
     if held is not None:
         raise _is_held(
             held["name"], held, f"end its process first: kill {held['pid']}" if held["pid"] else ""
         )
     return {"locks": locks}
+
+
+def lock_set(ctx: Context) -> LockSet:
+    """The host's locks; what is held when the agent ends is free.
+
+    Raises:
+        AgentError: As the context's facts.
+    """
+    locks: LockSet = ctx.session.held("locks", lambda: LockSet(ctx.facts, ctx.home))
+    return locks
 
 
 class LockSet:

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from . import claim, describe, launch, outside, procs, secretsfile, serving, state, units
 from .context import AgentError, Context
 from .facts import VARIABLE
-from .locks import slot_lock
+from .locks import lock_set, slot_lock
 from .units import BOOT, Manager
 
 ARCHIVE, SCRIPT = "agent.zip", "start.sh"
@@ -57,7 +57,7 @@ def persist(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     if params["do"] == "remove":
         claim.known_slot(ctx, slot)
     lock = slot_lock(ctx.home, slot)
-    with ctx.locks.hold([lock], owner):
+    with lock_set(ctx).hold([lock], owner):
         done = _remove(ctx, found, slot) if params["do"] == "remove" else _put(ctx, found, params)
     return {**_told(ctx, found, slot, engine), **done}
 

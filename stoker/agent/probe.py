@@ -9,6 +9,7 @@ from typing import Any, Dict, Mapping, Optional
 from . import claim, describe, gpu, inplace, probemodel, probesheet, proof, runfolder, state
 from .context import AgentError, Context
 from .inplace import Seen
+from .locks import lock_set
 from .look import NO_GPUS
 from .probesheet import Found
 from .probewatch import Watch
@@ -43,7 +44,7 @@ def probe(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     told = probesheet.settings(bench, model, len(claimed.gpus))
     owner = {"user": describe.user(os.getuid()), "host": str(params.get("owner") or ""), "what": "probe"}
     started_at = time.time()
-    with ctx.locks.hold(claimed.locks, owner), inplace.ended(ctx, params):
+    with lock_set(ctx).hold(claimed.locks, owner), inplace.ended(ctx, params):
         place = inplace.folder(ctx, plan, FOLDER)
         state.write(os.path.join(place, "probe.py"), str(params["script"]))
         state.write_json(os.path.join(place, "probe.json"), told)

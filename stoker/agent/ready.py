@@ -10,6 +10,7 @@ from . import gate, hooks, proof, state
 from .context import Context
 from .describe import process as noun
 from .gate import NotYetError
+from .locks import lock_set
 from .procs import Process
 from .scope import Finding
 from .watch import POLL_S, Watch
@@ -41,7 +42,7 @@ def wait(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:
     try:
         return _wait(ctx, params)
     finally:
-        ctx.locks.release()  # what the launch before kept
+        lock_set(ctx).release()  # what the launch before kept
 
 
 def _wait(ctx: Context, params: Mapping[str, Any]) -> Dict[str, Any]:

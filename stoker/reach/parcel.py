@@ -28,11 +28,6 @@ CORE = (
     "blot",
     "variables",
     "facts",
-    "locks",
-    "procs",
-    "descriptors",
-    "liveenv",
-    "elf",
     "files",
 )
 # Of these, which every connection or command imports, the code goes too: to compile them takes as long as to

@@ -14,6 +14,7 @@ import pytest
 
 from stoker.agent import hooks, life, ready, state
 from stoker.agent.context import AgentError
+from stoker.agent.locks import lock_set
 from stoker.engines.base import Engine, Metrics
 from tests.agent.conftest import ENGINES, PLAIN, Host, eventually, free_port, lives
 from tests.agent.launched import SERVER
@@ -81,7 +82,7 @@ def test_a_hook_that_fails_stops_everything_before_the_first_signal(host: Host) 
     assert state.current(host.context().home, "stable") == old
     assert not (host.home / "never").exists()
     assert state.history(host.context().home, "stable") == [old["launch_id"]], "a draft was left"
-    assert host.context().locks.listing() == []
+    assert lock_set(host.context()).listing() == []
 
 
 def test_a_hook_that_hangs_is_ended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from stoker.agent import claim, clean, gpu, life, look, orders, procs, scope, signals, state
 from stoker.agent.context import AgentError
-from stoker.agent.locks import slot_lock
+from stoker.agent.locks import lock_set, slot_lock
 from tests.agent.conftest import (
     ENGINE,
     ENGINES,
@@ -601,7 +601,7 @@ def test_what_looks_like_a_key_is_in_no_report(host: Host) -> None:
 def test_another_operators_lock_stops_a_kill(host: Host) -> None:
     launch(host, host.plan())
     ctx = host.context()
-    with ctx.locks.hold([slot_lock(ctx.home, "stable")], {"user": "bob"}):
+    with lock_set(ctx).hold([slot_lock(ctx.home, "stable")], {"user": "bob"}):
         error = refused(host, slot="stable")
     assert error.kind == "lock-held"
     assert "bob" in error.what

@@ -22,6 +22,7 @@ import pytest
 from stoker import engines
 from stoker.agent import launch, life, preflight, procs, state
 from stoker.agent.context import AgentError
+from stoker.agent.locks import lock_set
 from tests.agent.conftest import ENGINE, ENGINES, MARK, PLAIN, Host, eventually, free_port, lives
 
 SLEEP = "#!/bin/sh\nexec sleep 60\n"
@@ -93,7 +94,7 @@ def test_a_server_inherits_no_descriptor_of_the_agent(host: Host) -> None:
 
 def test_locks_are_free_after_a_restart(host: Host) -> None:
     restart(host, host.plan())
-    assert host.context().locks.listing() == []
+    assert lock_set(host.context()).listing() == []
 
 
 def test_the_script_that_ran_is_kept_as_it_was(host: Host) -> None:
@@ -497,4 +498,4 @@ def test_before_the_first_signal_a_cancel_leaves_the_old_server(host: Host) -> N
     assert message["error"]["kind"] == "cancelled"
     assert time.monotonic() - began < 10
     assert procs.alive(old["pid"], old["start"])
-    assert host.context().locks.listing() == []
+    assert lock_set(host.context()).listing() == []

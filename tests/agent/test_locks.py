@@ -189,7 +189,7 @@ def test_what_is_reserved_is_held_over_many_operations_until_it_is_given_up(host
     asked = {"plan": plan, "engines": ENGINES, "owner": "one@desk"}
     claim.reserve(mine, {**asked, "what": "experiment a~sweep"})
     assert life.restart(mine, asked)["launch"]["slot"] == "stable"
-    mine.locks.release()  # as the wait for a launch does
+    locks.lock_set(mine).release()  # as the wait for a launch does
     for act in (life.restart, life.stop):
         with pytest.raises(AgentError) as caught:
             act(other, {**asked, "slot": "stable"})
