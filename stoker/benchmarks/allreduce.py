@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.benchmarks import Bench
+from stoker.benchmarks.bench import Bench
 from stoker.errors import InputError, nearest
 
 NAME = "allreduce"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.benchmarks import Bench
+from stoker.benchmarks.bench import Bench
 from stoker.benchmarks.values import BOUNDS
 from stoker.errors import InputError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from stoker.config import lint_profile
@@ -12,7 +12,7 @@ from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
     from stoker.config.inventory import Host
-    from stoker.fleet.project import Project
+    from stoker.config.profile import Examined
     from stoker.plan import LaunchPlan
 
 
@@ -20,11 +20,11 @@ class Gate:
     """Lints each resolved profile once, however many hosts it is for.
 
     Args:
-        project: The wiring.
+        examine: Finds a profile for a host, as far as it can be resolved.
     """
 
-    def __init__(self, project: Project) -> None:
-        self._project = project
+    def __init__(self, examine: Callable[[str, Host], Examined]) -> None:
+        self._examine = examine
         self._judged: dict[tuple[str, str], Sequence[Finding]] = {}
 
     def check(self, host: Host, plans: Iterable[LaunchPlan], *, together: bool = True) -> None:
@@ -43,7 +43,7 @@ class Gate:
         for plan in plans:
             if plan.profile.startswith("run:"):
                 continue  # a record's profile stands in no file, and did run
-            examined = self._project.library.examine(plan.profile, host)
+            examined = self._examine(plan.profile, host)
             key = (plan.profile, plan.profile_hash)
             if key not in self._judged:
                 self._judged[key] = fold(lint_profile.check(examined))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.fleet.playlog import FOLDER
-from stoker.results.report.plays import COUNTED, Played, PlayedHost
+from stoker.results.report.played import COUNTED, Played, PlayedHost
 
 
 def read(root: Path, *, since: float = 0.0, hosts: Collection[str] = ()) -> tuple[Played, ...]:

@@ -77,7 +77,7 @@ class Project:
         """What lints the profiles that are about to be used."""
         from stoker.fleet.gate import Gate
 
-        return Gate(self)
+        return Gate(self.library.examine)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:

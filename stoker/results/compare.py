@@ -10,7 +10,7 @@ from stoker.results.baseline import Baseline, Missing
 from stoker.results.explain import Explanation, explain
 from stoker.results.figures import figure, percent
 from stoker.results.meanwhile import disturbed
-from stoker.results.metrics import Metric
+from stoker.results.metric import Metric
 from stoker.results.noise import Launches
 from stoker.results.record import Record
 from stoker.results.stats import (

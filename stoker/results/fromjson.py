@@ -10,7 +10,8 @@ from stoker.benchmarks import merge
 from stoker.errors import InputError
 from stoker.results import fingerprint as fingerprints
 from stoker.results.identity import SCHEMA, is_safe_id
-from stoker.results.metrics import Metric, metrics_of
+from stoker.results.metric import Metric
+from stoker.results.metrics import metrics_of
 from stoker.results.record import Launch, Record, Run, Subject
 from stoker.results.shape import Shape, parse
 from stoker.results.stats import VERDICTS, Need, Verdict

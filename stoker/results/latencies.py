@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from stoker.results.metrics import Metric
+from stoker.results.metric import Metric
 
 if TYPE_CHECKING:
     from stoker.results.record import Launch

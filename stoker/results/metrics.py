@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from stoker.results.metric import Metric
 
 if TYPE_CHECKING:
     from stoker.benchmarks import Bench
@@ -21,14 +22,6 @@ _UNITS = {
     "input_tokens": "tokens",
     "cached_share": "",
 }
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A figure with its unit."""
-
-    value: float
-    unit: str
 
 
 def metrics_of(bench: Bench, launches: Sequence[Launch]) -> dict[str, Metric]:

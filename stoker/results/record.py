@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.benchmarks import Bench
 from stoker.results.fingerprint import Fingerprint
 from stoker.results.identity import SCHEMA
-from stoker.results.metrics import Metric
+from stoker.results.metric import Metric
 from stoker.results.stats import Verdict
 
 if TYPE_CHECKING:

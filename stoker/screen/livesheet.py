@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stoker.screen.board import Board
 from stoker.screen.grid import table_of
-from stoker.screen.shapes import DIM, Draw, line_of
+from stoker.screen.shapes import DIM, Draw, Sheet, line_of
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, Group
     from rich.live import Live
 
-    from stoker.screen.terminal import Screen
+    from stoker.screen.paper import Paper
 
 
 class LiveSheet(Board):
-    """A board that is one table, kept current; see :meth:`Screen.live`."""
+    """A board that is one table, kept current; see :meth:`Screen.live`.
 
-    def __init__(self, screen: Screen, hosts: Sequence[str], event: str, draw: Draw) -> None:
-        super().__init__(screen.console, max((len(host) for host in hosts), default=0))
-        self._screen = screen
+    Args:
+        console: Where it is drawn.
+        show: Prints a whole sheet, where nothing can be drawn over.
+        hosts: Their names.
+        event: The type of the events that count.
+        draw: Makes the sheet out of the latest such event of each host.
+    """
+
+    def __init__(
+        self,
+        console: Console | Paper,
+        show: Callable[[Sheet], None],
+        hosts: Sequence[str],
+        event: str,
+        draw: Draw,
+    ) -> None:
+        super().__init__(console, max((len(host) for host in hosts), default=0))
+        self._show = show
         self._hosts = set(hosts)
         self._event = event
         self._draw = draw
@@ -50,7 +65,7 @@ class LiveSheet(Board):
                 self._live.update(self._render(), refresh=True)
             elif self._fresh >= self._hosts:
                 self._fresh.clear()
-                self._screen.sheet(self._draw(self._seen))
+                self._show(self._draw(self._seen))
 
     def line(self, host: str, *parts: str | tuple[str, str]) -> None:
         """What a host has to say stands in the table."""

@@ -106,7 +106,7 @@ class Screen:
             event: The type of the events that count.
             draw: Makes the sheet out of the latest such event of each host.
         """
-        with LiveSheet(self, hosts, event, draw) as board:
+        with LiveSheet(self.console, self.sheet, hosts, event, draw) as board:
             yield board
 
     def error(self, error: StokerError, word: tuple[str, str] | None = None) -> None:

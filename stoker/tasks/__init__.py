@@ -59,12 +59,12 @@ def _collect_seldom() -> None:
 
 
 def _collection(root: Path) -> Collection:
-    from stoker.tasks import shelf
+    from stoker.tasks import names, shelf
 
-    ns = Collection(*shelf.commands(shelf.SHELF))
-    ns.add_collection(Collection("lab", *shelf.commands(shelf.LAB, "lab.")))
+    ns = Collection(*shelf.commands(names.SHELF))
+    ns.add_collection(Collection("lab", *shelf.commands(names.LAB, "lab.")))
     if _is_own_repository(root):
-        ns.add_collection(Collection("dev", *shelf.commands(shelf.OWN, "dev.")))
+        ns.add_collection(Collection("dev", *shelf.commands(names.OWN, "dev.")))
     ns.configure(_defaults(root))
     return ns
 

@@ -13,7 +13,7 @@ from stoker.fleet.flags import Flag
 from stoker.tasks import lab
 from stoker.tasks.command import CHANGING, READING, Command
 from stoker.tasks.lintpage import page as lint_page
-from stoker.tasks.shelf import SHELF
+from stoker.tasks.names import SHELF
 from stoker.tasks.tuningpage import page as tuning
 
 _HEAD = """\

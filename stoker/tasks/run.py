@@ -77,7 +77,7 @@ class Run:
         Raises:
             InputError: It is absent.
         """
-        from stoker.tasks.typed import again
+        from stoker.tasks.names import again
 
         if not self.args[flag]:
             shown = re.findall(r"--([a-z-]+) ('[^']*'|\S+)", example)
@@ -97,7 +97,7 @@ class Run:
         Raises:
             InputError: None named where one must be, or a term that matches nothing.
         """
-        from stoker.tasks.typed import again
+        from stoker.tasks.names import again
 
         patterns = self.args["host"]
         if demanded and not patterns:

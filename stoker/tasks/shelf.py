@@ -14,30 +14,9 @@ from typing import Any
 from invoke.context import Context
 
 from stoker.tasks.command import Command
+from stoker.tasks.names import spelled
 
-# Module of this package -> its commands, in the order of its COMMANDS.
-SHELF = {
-    "project": ("hosts", "ping", "render", "unlock", "init"),
-    "execute": ("exec",),
-    "lint": ("lint",),
-    "trust": ("trust",),
-    "transfer": ("put", "get"),
-    "profiles": ("profiles",),
-    "doctor": ("doctor",),
-    "life": ("restart", "start", "wait", "stop", "kill"),
-    "persist": ("persist",),
-    "capture": ("capture",),
-    "look": ("status", "logs"),
-    "measure": ("bench", "bench-all", "fetch", "compare", "baseline", "explain"),
-    "results": ("results", "show"),
-    "experiments": ("bisect", "spec", "sweep"),
-    "report": ("report",),
-    "play": ("play",),
-    "demo": ("demo",),
-}
-LAB = {"lab": ("up", "down", "status", "reboot")}
 _LISTING = {"-l", "--list"}  # it shows what each one does
-OWN = {"own": ("check", "test", "fuzz", "docs", "picture")}
 
 
 def commands(shelf: Mapping[str, tuple[str, ...]], prefix: str = "") -> Iterator[Command]:
@@ -48,24 +27,13 @@ def commands(shelf: Mapping[str, tuple[str, ...]], prefix: str = "") -> Iterator
         prefix: What stands before their names on a command line.
     """
     words = set(sys.argv[1:])
-    is_named = any(words & names for names in _spelled()) and not words & _LISTING
+    is_named = any(words & names for names in spelled()) and not words & _LISTING
     for module, names in shelf.items():
         if not is_named or words & {prefix + name for name in names}:
             yield from import_module(f"{__package__}.{module}").COMMANDS
         else:
             for name in names:
                 yield _later(module, name)
-
-
-def names() -> Iterator[str]:
-    """Every command as it is typed."""
-    for spelled in _spelled():
-        yield from spelled
-
-
-def _spelled() -> Iterator[set[str]]:
-    for shelf, prefix in ((SHELF, ""), (LAB, "lab."), (OWN, "dev.")):
-        yield {prefix + name for names in shelf.values() for name in names}
 
 
 def _later(module: str, name: str) -> Command:

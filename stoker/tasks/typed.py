@@ -22,7 +22,6 @@ from invoke.program import Program
 
 from stoker import __version__
 from stoker.errors import EXIT_INPUT, InputError, nearest
-from stoker.tasks import shelf
 
 _START = """\
 Restart, prove, measure and explain language-model servers on GPU hosts.
@@ -153,19 +152,6 @@ def spelled() -> str:
     """The program's name as typed: ``inv``, ``stoker``."""
     name = Path(sys.argv[0]).name
     return name if name in ("inv", "invoke", "stoker") else "inv"
-
-
-def again(name: str, more: str) -> str:
-    """The command as it was typed, with what it lacks; by its name alone where several were typed.
-
-    Args:
-        name: The command's.
-        more: What it lacks: ``--host NAME``.
-    """
-    first, rest = sys.argv[1:2], sys.argv[2:]
-    if first != [name] or set(rest) & set(shelf.names()):
-        rest = []
-    return " ".join(["inv", name, *map(shlex.quote, rest), more])
 
 
 def refuse(error: InputError, text: str = "") -> NoReturn:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.tasks import lab, reference, shelf
+from stoker.tasks import lab, names, reference
 from tests.e2e.project import ProjectFolder
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ def test_every_command_that_the_readme_shows_exists_with_its_flags() -> None:
     tasks = {
         **{
             task.name: task
-            for module in shelf.SHELF
+            for module in names.SHELF
             for task in import_module(f"stoker.tasks.{module}").COMMANDS
         },
         **{f"lab.{task.name}": task for task in lab.COMMANDS},

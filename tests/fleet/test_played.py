@@ -6,10 +6,10 @@ from pathlib import Path
 
 from stoker.fleet import played
 from stoker.results.history import series
-from stoker.results.report import plays
 from stoker.results.report.build import build
 from stoker.results.report.gather import Material
 from stoker.results.report.page import render
+from stoker.results.report.played import Played, PlayedHost
 from tests.fleet.conftest import Books
 from tests.results.test_report import NOW, rows
 
@@ -58,9 +58,9 @@ def test_a_journal_that_is_cut_off_or_damaged_spoils_no_report(tmp_path: Path) -
 
 
 def test_the_page_has_a_chapter_of_runbooks_and_escapes_what_they_say() -> None:
-    host = plays.PlayedHost("n1", {"ok": 3, "failed": 1}, "b.yml:5: <third>")
-    ended = plays.Played("b.yml", NOW - 60, 3, (host,))
-    killed = plays.Played("c.yml", NOW, None, ())
+    host = PlayedHost("n1", {"ok": 3, "failed": 1}, "b.yml:5: <third>")
+    ended = Played("b.yml", NOW - 60, 3, (host,))
+    killed = Played("c.yml", NOW, None, ())
     page = render(build(Material(series(rows(3)), {}, {}, (), plays=(ended, killed)), project="p", now=NOW))
     assert page.index("c.yml") < page.index("b.yml")
     for words in ("Runbooks", "a host failed", "it was killed, or still runs", "b.yml:5: &lt;third&gt;"):

@@ -13,7 +13,7 @@ from stoker.benchmarks import Bench
 from stoker.errors import InputError
 from stoker.results.fromjson import build, loads
 from stoker.results.identity import SCHEMA, is_safe_id, new_run_id
-from stoker.results.metrics import Metric
+from stoker.results.metric import Metric
 from stoker.results.stats import judge
 from tests.results.made import bad, good, invalid, record, result, run, subject
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.tasks import shelf
+from stoker.tasks import names, shelf
 from tests.e2e.project import ProjectFolder
 
 WITH_A_TASK = """\
@@ -27,11 +27,11 @@ ns.add_task(mine)
 """
 
 
-@pytest.mark.parametrize("shelves", [shelf.SHELF, shelf.LAB, shelf.OWN])
+@pytest.mark.parametrize("shelves", [names.SHELF, names.LAB, names.OWN])
 def test_the_shelf_names_every_command_in_order(shelves: dict[str, tuple[str, ...]]) -> None:
-    for module, names in shelves.items():
+    for module, listed in shelves.items():
         commands = import_module(f"stoker.tasks.{module}").COMMANDS
-        assert tuple(command.name for command in commands) == names
+        assert tuple(command.name for command in commands) == listed
 
 
 def test_only_the_module_of_a_named_command_is_loaded(tmp_path: Path) -> None:
@@ -61,15 +61,15 @@ def test_a_task_of_the_project_may_call_a_command_that_is_not_named(tmp_path: Pa
 
 def test_a_listing_is_whole_whatever_else_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["inv", "--list", "ping"])
-    assert all(command.__doc__ for command in shelf.commands(shelf.SHELF))
+    assert all(command.__doc__ for command in shelf.commands(names.SHELF))
 
 
 def test_only_what_is_named_has_flags(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["inv", "lab.up"])
-    assert not any(command.flags for command in shelf.commands(shelf.SHELF))
-    assert [command.name for command in shelf.commands(shelf.LAB, "lab.") if command.flags] == [
+    assert not any(command.flags for command in shelf.commands(names.SHELF))
+    assert [command.name for command in shelf.commands(names.LAB, "lab.") if command.flags] == [
         "up",
         "down",
         "status",

@@ -2,55 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from stoker.results.report import words
+from stoker.results.report.gather import Material
 from stoker.results.report.model import Cell, Part, Row, Section, Table, row
+from stoker.results.report.played import COUNTED, Played, PlayedHost
 
-if TYPE_CHECKING:
-    from stoker.results.report.gather import Material
-
-COUNTED = ("ok", "changed", "failed", "unreachable", "skipped")
 _MOST = 40
 _INTRO = (
     "The last run of each runbook, as its journal tells it: how many steps came to what on each host, and"
     " where a host stopped. What a step said stands in the journal; nothing of it is shown here."
 )
 _ENDS = {0: "ended well", 3: "a host failed", 4: "a host was unreachable", 5: "a regression was found"}
-
-
-@dataclass(frozen=True)
-class PlayedHost:
-    """What came of a runbook's run on a host.
-
-    Args:
-        host: Its name.
-        counts: Steps by what they came to, of ``COUNTED``.
-        stopped: The step that it stopped at, with its place; empty where it did not.
-    """
-
-    host: str
-    counts: Mapping[str, int]
-    stopped: str = ""
-
-
-@dataclass(frozen=True)
-class Played:
-    """The last run of a runbook.
-
-    Args:
-        book: The file as shown to people.
-        began: Unix time.
-        code: Its exit code; None where its end is not written down.
-        hosts: In the order in which they did something.
-    """
-
-    book: str
-    began: float
-    code: int | None
-    hosts: tuple[PlayedHost, ...]
 
 
 def section(material: Material) -> Section:
