@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import IN_PLACE
-from stoker.fleet import measure, probe, servers
+from stoker.fleet import benchrun, servers
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome
 from stoker.fleet.shown import counts
@@ -26,7 +26,7 @@ def planned(job: Job) -> Outcome:
         HostFailed: The host failed.
     """
     if job.args["bench"] in IN_PLACE:
-        named = [job.on(job.project.plan(name, job.host)) for name in probe.names(job)]
+        named = [job.on(job.project.plan(name, job.host)) for name in benchrun.profiles(job)]
         found = [row for at in named for row in rows(at, at.plan, _now(at, servers.planned(at)))]
     elif job.plan is not None or job.args.get("port") is not None:
         found = rows(job, job.plan, _now(job, job.plan) if job.plan else "")
@@ -57,7 +57,7 @@ def rows(job: Job, plan: LaunchPlan | None, now: str) -> list[dict[str, Any]]:
     Raises:
         InputError: The benchmark cannot be asked for.
     """
-    return [_row(job, plan, bench, now) for bench in measure.levels(job, plan)]
+    return [_row(job, plan, bench, now) for bench in benchrun.levels(job, plan)]
 
 
 def line(row: dict[str, Any]) -> str:

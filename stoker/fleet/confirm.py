@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import InputError
-from stoker.fleet import benchlines, experiment, judge, measure
+from stoker.fleet import benchlines, experiment, judge, serverbench
 from stoker.fleet.benchflags import MOST_LAUNCHES
 from stoker.fleet.experiment import Experiment, Setting
 from stoker.fleet.job import Job, Outcome
@@ -89,7 +89,7 @@ def _first(job: Job) -> tuple[Record, Outcome | None]:
         if record.host != job.host.name:
             raise InputError(f"{record.run_id} was measured on {record.host}", where="--run")
         return record, None
-    outcome = measure.measured(job)
+    outcome = serverbench.measured(job)
     if "run_id" not in outcome.data:
         hint = "name one load: --rate or --concurrency with one value"
         raise InputError("several loads cannot be confirmed at once", next_step=hint)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import IN_PLACE
 from stoker.errors import HostFailed, InputError, StokerError
-from stoker.fleet import aftermath, judge, life, llamabench, measure, probe, putback
+from stoker.fleet import aftermath, benchrun, judge, life, llamabench, probe, putback, serverbench
 from stoker.fleet.flags import Flag
 from stoker.fleet.journal import Journal, Measured, unfinished
 from stoker.fleet.reserve import give_up, reserve
@@ -67,7 +67,7 @@ class Experiment:
     """
 
     def __init__(self, job: Job, kind: str, profile: str, bench: Bench, journal: Journal) -> None:
-        self._job = replace(job, args={**job.args, **measure.said_of(bench)})
+        self._job = replace(job, args={**job.args, **benchrun.said_of(bench)})
         self._alone = bench.name in IN_PLACE  # beside the servers: none is restarted for it
         self._bench = bench.name
         self._label = f"{profile}{judge.TRIAL}{kind}"
@@ -128,7 +128,7 @@ class Experiment:
             if one is None:
                 at = at or self._restarted(setting, note)
                 begin = time.monotonic()
-                record = measure.launch(replace(at, args={**at.args, **measure.said_of(bench)}))
+                record = serverbench.launch(replace(at, args={**at.args, **benchrun.said_of(bench)}))
                 took = round(time.monotonic() - begin, 1)
                 one = Measured(name, record.created, record.samples[0], record.run_id, took)
                 self._journal.add(one)
@@ -161,7 +161,7 @@ class Experiment:
             record = (llamabench if self._bench == llamabench.NAME else probe).launch(at)
         else:
             life.restart(at)
-            record = measure.launch(at)
+            record = serverbench.launch(at)
         took = round(time.monotonic() - begin, 1)
         return Measured(setting.name, record.created, record.samples[0], record.run_id, took)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import llamabench
 from stoker.errors import EXIT_DONE, HostFailed, HostInterrupted, InputError
-from stoker.fleet import benchlines, measure, probe, servers
+from stoker.fleet import benchlines, benchrun, servers
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome
 from stoker.fleet.probeplan import in_place
@@ -32,7 +32,7 @@ def benches(job: Job) -> Outcome:
         InputError: No profile is named, none should run there, or one is of another engine.
         HostFailed: One could not be measured; those before it were.
     """
-    jobs = [job.on(job.project.plan(name, job.host)) for name in probe.names(job)]
+    jobs = [job.on(job.project.plan(name, job.host)) for name in benchrun.profiles(job)]
     for at in jobs:
         _check_engine(servers.planned(at))
     told: list[Outcome] = []
@@ -69,7 +69,7 @@ def bench(job: Job) -> Outcome:
     loss = job.args["max_loss"] or job.project.settings.max_loss
     record = record.judged(assess(record, base, max_loss=loss))
     job.project.store.save(record)
-    probe.pull(job, record, results)
+    benchrun.pull(job, record, results)
     told = benchlines.outcome(job, record, None if isinstance(base, Missing) else base)
     benchlines.refuse_incomplete(job, record, told.data)
     left = _settings(plan).left
@@ -89,7 +89,7 @@ def launch(job: Job) -> Record:
     job.project.store.check_room()
     record, results = _measured(job, plan, 1)
     job.project.store.save(record)
-    probe.pull(job, record, results)
+    benchrun.pull(job, record, results)
     return record
 
 
@@ -114,7 +114,7 @@ def _measured(job: Job, plan: LaunchPlan, launches: int) -> tuple[Record, Sequen
 
     results = [_call(job, plan) for _ in range(launches)]
     with reading(job.host.name, "what llama-bench gave"):
-        record = build(results, measure.subject_of(job, results[-1]), where=job.host.name)
+        record = build(results, benchrun.subject_of(job, results[-1]), where=job.host.name)
     if not record.samples:
         whys = [run.why for one in record.launches for run in one.runs if run.why]
         what = f"no run of {record.profile} was valid, so nothing was measured"
@@ -125,7 +125,7 @@ def _measured(job: Job, plan: LaunchPlan, launches: int) -> tuple[Record, Sequen
 def _call(job: Job, plan: LaunchPlan) -> dict[str, Any]:
     from stoker.results.identity import new_run_id
 
-    wanted = measure.bench_of(job, plan)
+    wanted = benchrun.bench_of(job, plan)
     salt, salt_id = job.project.salt
     params = {
         "plan": _plan(job, plan).to_wire(),
@@ -149,7 +149,7 @@ def _call(job: Job, plan: LaunchPlan) -> dict[str, Any]:
 
 def _plan(job: Job, plan: LaunchPlan) -> LaunchPlan:
     """What is launched in the server's place."""
-    wanted = measure.bench_of(job, plan)
+    wanted = benchrun.bench_of(job, plan)
     slot = f"{plan.slot}-{NAME}"
     program = llamabench.program(plan.argv)
     command = llamabench.command(wanted, plan.model, program, slot, _settings(plan))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import allreduce
 from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, HostInterrupted, InputError, StokerError
-from stoker.fleet import judge, measure, probelines, servers
+from stoker.fleet import benchrun, judge, probelines, servers
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome
 from stoker.fleet.probeplan import plan_of
@@ -33,7 +32,7 @@ def probes(job: Job) -> Outcome:
         InputError: No profile is named and none should run there.
         HostFailed: One could not be probed; the others were.
     """
-    wanted = names(job)
+    wanted = benchrun.profiles(job)
     told: list[Outcome] = []
     failed: dict[str, HostFailed] = {}
     first: Record | None = None
@@ -52,23 +51,6 @@ def probes(job: Job) -> Outcome:
         first = first or record
         told.append(outcome)
     return _together(job, wanted, told, failed)
-
-
-def names(job: Job) -> list[str]:
-    """The profiles that are meant.
-
-    Raises:
-        InputError: None is, or a server by its port.
-    """
-    if job.args.get("port") is not None:
-        raise InputError("a probe starts processes of its own", where="--port", next_step="leave it out")
-    found = list(job.args["profile"] or servers.desired(job.host))
-    slot = job.args.get("slot")
-    if slot:
-        found = [name for name in found if job.project.plan(name, job.host, secrets=False).slot == slot]
-    if not found:
-        raise InputError("no profile is named", where=job.host.name, next_step="name it: --profile NAME")
-    return found
 
 
 def _check_ranks(job: Job) -> None:
@@ -96,9 +78,9 @@ def launch(job: Job) -> Record:
         HostFailed: As :func:`probes`.
     """
     job.project.store.check_room()
-    record, results = _measured(job, measure.bench_of(job, job.plan), 1)
+    record, results = _measured(job, benchrun.bench_of(job, job.plan), 1)
     job.project.store.save(record)
-    pull(job, record, results)
+    benchrun.pull(job, record, results)
     return record
 
 
@@ -109,13 +91,13 @@ def _probed(job: Job, first: Record | None) -> tuple[Record, Outcome]:
 
     server = servers.planned(job)
     job.project.store.check_room()
-    bench = measure.bench_of(job, server)
+    bench = benchrun.bench_of(job, server)
     record, results = _measured(job, bench, job.args["launches"] or 1)
     base = job.project.baselines.find(record)
     verdict = assess(record, base, max_loss=job.args["max_loss"] or job.project.settings.max_loss)
     record = record.judged(verdict)
     job.project.store.save(record)
-    pull(job, record, results)
+    benchrun.pull(job, record, results)
     data = probelines.data(record, None if isinstance(base, Missing) else base)
     _refuse_incomplete(record, data)
     lines = [(verdict.line, "")] if verdict.line else []
@@ -143,7 +125,7 @@ def _measured(job: Job, bench: Bench, launches: int) -> tuple[Record, list[dict[
 
     results = [_call(job, bench) for _ in range(launches)]
     with reading(job.host.name, "what probe gave"):
-        record = build(results, measure.subject_of(job, results[-1]), where=job.host.name)
+        record = build(results, benchrun.subject_of(job, results[-1]), where=job.host.name)
     _refuse_invalid(record)
     return record, results
 
@@ -209,22 +191,6 @@ def _refuse_incomplete(record: Record, data: dict[str, Any]) -> None:
     if missing:
         what, hint = f"{_headline(record)}: {missing}", f"what was measured is {record.run_id}"
         raise HostFailed(what, host=record.host, kind="incomplete", next_step=hint, detail=data)
-
-
-def pull(job: Job, record: Record, results: Sequence[Mapping[str, Any]]) -> None:
-    """Bring the raw files beside the record: NCCL's own logs among them."""
-    from stoker.reach.manifest import announced
-    from stoker.reach.pull import fetch
-    from stoker.results.store import RECORD
-
-    job.session.note("pulling")
-    for index, result in enumerate(results):
-        if result.get("path"):
-            manifest = announced(job.session.agent, str(result["path"]))
-            files = tuple(file for file in manifest.files if file.path.casefold() != RECORD)
-            folder = job.project.store.path(record.run_id)
-            into = folder if index == 0 else folder / f"launch-{index + 1}"
-            fetch(job.session.agent, replace(manifest, files=files), into)
 
 
 def _estimate(job: Job, record: Record, first: Record | None) -> Any:

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from stoker.errors import InputError
-from stoker.fleet import experiment, life, measure, servers
+from stoker.fleet import benchrun, experiment, life, servers
 from stoker.fleet.benchflags import BENCH
 from stoker.fleet.experiment import Experiment, Setting
 from stoker.fleet.flags import Flag
@@ -58,7 +58,7 @@ def sweep(job: Job) -> Outcome:
         named = tuple((setting.name, "") for setting in settings)
         return Outcome(f"would measure {told}, then put back what runs", {"rows": []}, True, lines=named)
     job.session.emit({"type": "note", "text": f"{told}: {', '.join(one.name for one in settings)}"})
-    bench = measure.bench_of(job, plan)
+    bench = benchrun.bench_of(job, plan)
     question = {"kind": "sweep", "settings": [one.name for one in settings], "hash": plan.profile_hash}
     with experiment.experiment(job, {**question, "rounds": rounds}, plan.profile, bench) as (running, lines):
         measured, failed = _measured(running, settings, rounds)

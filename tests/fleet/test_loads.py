@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stoker.errors import HostFailed, InputError
-from stoker.fleet import measure
+from stoker.fleet import benchrun
 from stoker.fleet.job import Outcome
 from stoker.fleet.project import Project
 from stoker.fleet.verbs import VERBS
@@ -79,7 +79,7 @@ def test_several_loads_are_a_curve_of_the_report(project: Project, server: Paced
 
 def test_an_experiment_measures_one_load_exactly_as_it_was(project: Project, server: Paced) -> None:
     record = project.store.load(bench(project, server, rate="40").data["run_id"])
-    again = project.store.load(bench(project, server, **measure.said_of(record.bench)).data["run_id"])
+    again = project.store.load(bench(project, server, **benchrun.said_of(record.bench)).data["run_id"])
     assert again.bench == record.bench
 
 
