@@ -3,8 +3,11 @@
 A program of its own on a second channel, sent as its source. The controller says in one line of JSON what it
 wants; then bytes follow, with nothing between them:
 
-``{"do": "send", "root", "files": [{path, size, offset}], "silence_s"}``: each file's bytes from ``offset`` to
-``size``, as many as were announced and no more, and behind them the 32 bytes of the sha256 of all its bytes.
+``{"do": "send", "root", "files": [{path, size, offset}], "silence_s", "alive_s"}``: each file's bytes from
+``offset`` to ``size``, as many as were announced and no more, and behind them the 32 bytes of the sha256 of all
+its bytes.
+While nothing is sent, because what is there already is read for its checksum, an empty line on stderr every
+``alive_s`` says that we are alive.
 
 ``{"do": "put", "root", "folders": [{path, mode}], "files": [{path, size, mode, sha256}], "check",
 "silence_s"}``: answered by ``{"have": [bytes, …], "root"}`` on a line: how much of each is here: all of it,
@@ -23,6 +26,7 @@ import os
 import signal
 import stat
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,7 +154,7 @@ def _send(order: Dict[str, Any], sink: Any) -> None:
                 before = os.fstat(fd)
                 if not stat.S_ISREG(before.st_mode):
                     raise Refused("is no regular file any more", item["path"])
-                digest = _send_one(file, item, sink)
+                digest = _send_one(file, item, sink, order["alive_s"])
                 after = os.fstat(fd)
                 # What only grew is as it was, as far as it was announced.
                 if after.st_mtime_ns != before.st_mtime_ns and after.st_size <= item["size"]:
@@ -160,9 +164,9 @@ def _send(order: Dict[str, Any], sink: Any) -> None:
         sink.flush()  # the files before the one that cannot be sent are whole
 
 
-def _send_one(file: Any, item: Dict[str, Any], sink: Any) -> bytes:
+def _send_one(file: Any, item: Dict[str, Any], sink: Any, alive_s: float) -> bytes:
     """The bytes of one; the checksum of all that it has, sent or not."""
-    digest, at = hashlib.sha256(), 0
+    digest, at, told = hashlib.sha256(), 0, time.monotonic()
     while at < item["size"]:
         is_there = at < item["offset"]
         block = file.read(min((item["offset"] if is_there else item["size"]) - at, _BLOCK))
@@ -171,6 +175,10 @@ def _send_one(file: Any, item: Dict[str, Any], sink: Any) -> bytes:
         digest.update(block)
         if not is_there:
             sink.gather(block)
+        elif time.monotonic() - told > alive_s:
+            told = time.monotonic()
+            sink.flush()
+            sys.stderr.write("\n")
         at += len(block)
     return digest.digest()
 

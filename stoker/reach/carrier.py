@@ -25,6 +25,7 @@ _START_S = 30.0
 _MOST_LINE = 16 << 20
 _MOST_NOISE = 1 << 20
 _ERRORS_KEPT = 8192
+_MOST_OF_LINE = 500
 _AGAIN = "look at the host, then run the command again: what was carried before is not carried again"
 
 
@@ -59,7 +60,8 @@ class Carrier:
 
     Args:
         agent: The host.
-        order: What it is to do; see ``stoker/agent/carry.py``.
+        order: What it is to do; see ``stoker/agent/carry.py``. ``silence_s``: as long as an agent's, unless
+            it says another.
         pace: How fast bytes are taken from it.
 
     Raises:
@@ -73,6 +75,7 @@ class Carrier:
         self._pace = pace or Pace(None)
         self._buffer = bytearray()
         self._errors = b""
+        self._complained = 0
         self._mark = "stoker-" + secrets.token_hex(8)
         python = str(agent.hello["executable"])
         try:
@@ -81,7 +84,7 @@ class Carrier:
             raise error.at(self._host) from error
         try:
             # The empty line is for a start-up file that reads one.
-            whole = {**order, "silence_s": self._silence_s}
+            whole = {"silence_s": self._silence_s, **order}
             self._channel.send(b"\n" + f"{self._mark} {json.dumps(whole)}\n".encode())
             self._skip_to_mark()
         except Unreachable as error:
@@ -102,7 +105,8 @@ class Carrier:
     @property
     def last_words(self) -> list[str]:
         """The end of what it complained of."""
-        return self._errors.decode(errors="replace").splitlines()[-5:]
+        lines = self._errors.decode(errors="replace").splitlines()
+        return [line[:_MOST_OF_LINE] for line in lines if line][-5:]
 
     def send(self, data: bytes) -> None:
         """Give it bytes.
@@ -148,6 +152,7 @@ class Carrier:
 
         Raises:
             Unreachable: The link is gone.
+            HostFailed: ``io``: it complains without end.
         """
         while size:
             if not self._buffer and not self._more():
@@ -181,6 +186,7 @@ class Carrier:
 
         Raises:
             Unreachable: Lost, or silent for too long.
+            HostFailed: ``io``: it complains without end.
         """
         while True:
             said = self._channel.read(self._silence_s)
@@ -189,6 +195,9 @@ class Carrier:
             stream, data = said
             if stream == "stderr":
                 self._errors = (self._errors + data)[-_ERRORS_KEPT:]
+                self._complained += len(data)
+                if self._complained > _MOST_NOISE:
+                    raise self.failed("io", "what carries files complains without end", self.last_words)
                 continue
             self._buffer += data
             if not data:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ MAX_BYTES = 8 << 30
 MAX_FILES = 20_000
 NEXT = "look at that folder on the host; what was pulled before is whole, and running it again goes on"
 _NO_NAMES = frozenset(("", ".", ".."))
+_MOST_NAME, _MOST_PATH = 255, 4096  # bytes
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -76,18 +78,29 @@ def read_manifest(host: str, answer: dict[str, Any], max_bytes: int) -> list[Rem
     Raises:
         HostFailed: ``bad-manifest``.
     """
-    files, seen, total = [], set[str](), 0
+    files, seen, folders, total = [], set[str](), set[str](), 0
     listed = answer.get("files")
     for item in listed if isinstance(listed, list) else [None]:
         file = _announced(item)
         if file is None or file.path in seen:
             raise refused(host, f"announces a file that is none of its folder's: {item!r:.200}")
         seen.add(file.path)
+        folders.update(_above(file.path, folders))
         total += file.size
         files.append(file)
+    if both := seen & folders:
+        raise refused(host, f"announces {min(both)!r:.200} as a file and as a folder")
     if total > max_bytes or len(files) > MAX_FILES:
         raise refused(host, f"{len(files)} files of {total} bytes are over the limit ({max_bytes} bytes)")
     return files
+
+
+def _above(path: str, known: set[str]) -> Iterator[str]:
+    """The folders that a path leads through, as far as they are not known yet."""
+    above = path.rpartition("/")[0]
+    while above and above not in known:
+        yield above
+        above = above.rpartition("/")[0]
 
 
 def _announced(item: Any) -> RemoteFile | None:
@@ -99,7 +112,20 @@ def _announced(item: Any) -> RemoteFile | None:
         return None
     parts = path.split("/")
     inside = not _NO_NAMES.intersection(parts)  # an absolute path begins with an empty one
-    return RemoteFile(path, size, written) if inside and not _CONTROL.search(path) else None
+    is_name = inside and not _CONTROL.search(path) and _fits(path, parts)
+    return RemoteFile(path, size, written) if is_name else None
+
+
+def _fits(path: str, parts: list[str]) -> bool:
+    """Whether a file system of Linux can have it; half a surrogate pair is in no name."""
+    try:
+        if len(path.encode()) > _MOST_PATH:
+            return False
+    except UnicodeEncodeError:
+        return False
+    return (len(path) <= _MOST_NAME and path.isascii()) or all(
+        len(part.encode()) <= _MOST_NAME for part in parts
+    )
 
 
 def refused(host: str, what: str) -> HostFailed:

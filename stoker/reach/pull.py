@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import secrets
 import shutil
 import stat
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stoker.errors import HostFailed, InputError
 from stoker.reach.carrier import Carrier, Pace
 from stoker.reach.client import Agent
 from stoker.reach.door import Unreachable
 from stoker.reach.manifest import NEXT, Manifest, RemoteFile, refused
+from stoker.reach.parts import Part, Parts
 
 _LARGE = 1 << 20
+# How long the host waits for us to take more: our disk syncs gigabytes, or a slow rate was asked for.
+_PATIENCE_S = 900.0
 
 OnProgress = Callable[[str, int, int], None]
 
@@ -69,18 +73,28 @@ def fetch(
         InputError: Nothing can be written here.
     """
     files = manifest.files
-    try:
+    with _as_ours("write", local_dir):
         local_dir.mkdir(parents=True, exist_ok=True)
         seen = {""}
         places = {file: _place(agent.host, local_dir, file, seen) for file in files}
         here = held(agent, manifest, local_dir) if here is None else here
-        missing = [file for file in files if file not in here]
+        missing = {file: places[file] for file in files if file not in here}
         if missing:
-            _check_room(local_dir, sum(file.size for file in missing))
-            _Stream(agent, manifest, missing, on_progress, how or How()).write(places)
-    except OSError as error:
-        raise InputError(f"cannot write: {error.strerror}", where=str(error.filename or local_dir)) from error
+            _Stream(agent, manifest, missing, on_progress, how or How()).write(local_dir)
     return [places[file] for file in files]
+
+
+@contextlib.contextmanager
+def _as_ours(verb: str, folder: Path) -> Iterator[None]:
+    """What our own disk refuses is the user's to mend.
+
+    Raises:
+        InputError: In place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot {verb}: {error.strerror}", where=str(error.filename or folder)) from error
 
 
 def _check_room(folder: Path, size: int) -> None:
@@ -130,79 +144,94 @@ def held(agent: Agent, manifest: Manifest, local_dir: Path) -> frozenset[RemoteF
     Raises:
         HostFailed: ``bad-result``.
         HostUnreachable: Lost on the way.
-        OSError: What is here cannot be read.
+        InputError: What is here cannot be read.
     """
-    alike = [file for file in manifest.files if _size(local_dir / file.path) == file.size]
-    if not alike:
-        return frozenset()
-    answer = agent.call("digests", {"root": manifest.root, "paths": [file.path for file in alike]})
-    theirs = answer.get("sha256")
-    known = theirs if isinstance(theirs, dict) else {}
-    return frozenset(
-        file for file in alike if _digest_of(local_dir / file.path).hexdigest() == known.get(file.path)
-    )
+    with _as_ours("read", local_dir):
+        alike = [file for file in manifest.files if _size(local_dir / file.path) == file.size]
+        if not alike:
+            return frozenset()
+        answer = agent.call("digests", {"root": manifest.root, "paths": [file.path for file in alike]})
+        theirs = answer.get("sha256")
+        known = theirs if isinstance(theirs, dict) else {}
+        return frozenset(
+            file for file in alike if _digest_of(local_dir / file.path).hexdigest() == known.get(file.path)
+        )
 
 
 class _Stream:
-    """Many files over one channel, one behind the other."""
+    """Many files over one channel, one behind the other.
+
+    Args:
+        agent: The host.
+        manifest: What it announced.
+        missing: What is to come of that, and where it goes.
+        on_progress: As :func:`fetch`.
+        how: How it goes.
+    """
 
     def __init__(
         self,
         agent: Agent,
         manifest: Manifest,
-        files: list[RemoteFile],
+        missing: dict[RemoteFile, Path],
         on_progress: OnProgress | None,
         how: How,
     ) -> None:
         self._agent = agent
         self._root = manifest.root
-        self._files = files
+        self._missing = missing
         self._on_progress = on_progress
         self._how = how
-        self._total = sum(file.size for file in files)
+        self._total = sum(file.size for file in missing)
         self._done = 0
         self._made: set[Path] = set()
+        self._parts = Parts()
 
-    def write(self, places: dict[RemoteFile, Path]) -> None:
+    def write(self, folder: Path) -> None:
         """Bring all of them.
+
+        Args:
+            folder: What the room is looked for in.
 
         Raises:
             HostFailed: ``checksum``: what came is not what lies there.
             HostUnreachable: Lost on the way.
+            InputError: There is no room.
             OSError: It cannot be written here.
         """
-        parts = {file: self._part(file, places[file]) for file in self._files}
-        wanted = [
-            {"path": file.path, "size": file.size, "offset": there} for file, (_, there) in parts.items()
-        ]
-        order = {"do": "send", "root": self._root, "files": wanted}
         try:
-            with Carrier(self._agent, order, Pace(self._how.rate)) as carrier:
-                for file, (part, there) in parts.items():
-                    self._one(carrier, file, places[file], part, there)
+            there = {file: self._there(file, place) for file, place in self._missing.items()}
+            _check_room(folder, self._total - sum(there.values()))
+            wanted = [{"path": f.path, "size": f.size, "offset": size} for f, size in there.items()]
+            with Carrier(self._agent, self._order(wanted), Pace(self._how.rate)) as carrier:
+                for file, place in self._missing.items():
+                    self._one(carrier, file, place)
         except Unreachable as error:
             raise error.at(self._agent.host) from error
+        finally:
+            self._parts.close()
 
-    def _part(self, file: RemoteFile, place: Path) -> tuple[Path, int]:
-        """The temporary name, and how much is there already.
+    def _order(self, wanted: list[dict[str, Any]]) -> dict[str, Any]:
+        patience_s = _PATIENCE_S + (_LARGE / self._how.rate if self._how.rate else 0.0)
+        alive_s = self._agent.silence_s / 4
+        order = {"do": "send", "root": self._root, "files": wanted}
+        return {**order, "silence_s": patience_s, "alive_s": alive_s}
 
-        Where the rest of a file is gone on with, the name is the same as long as the file is; nothing is
-        gone on with of small ones, of which there are thousands.
+    def _there(self, file: RemoteFile, place: Path) -> int:
+        """How much of a file is here; its checksum is known before the host waits for us."""
+        part = self._parts.find(file, place) if self._lasts(file) else None
+        if part is None:
+            return 0
+        part.look(lambda size: self._progress(file, size))
+        return part.there
+
+    def _lasts(self, file: RemoteFile) -> bool:
+        """Whether what came of it is kept for the next time; nothing is of small ones, of which there are
+        thousands.
         """
-        if not self._is_gone_on_with(file):
-            return place.with_name(f".stoker-{secrets.token_hex(8)}.part"), 0
-        told = f"{place.name}\0{file.size}\0{file.mtime_ns}"
-        part = place.with_name(f".stoker-{hashlib.sha256(told.encode()).hexdigest()[:16]}.part")
-        there = _size(part) or 0
-        if part.is_symlink() or not 0 < there < file.size:
-            part.unlink(missing_ok=True)
-            there = 0
-        return part, there
-
-    def _is_gone_on_with(self, file: RemoteFile) -> bool:
         return self._how.resume and file.size >= _LARGE
 
-    def _one(self, carrier: Carrier, file: RemoteFile, place: Path, part: Path, there: int) -> None:
+    def _one(self, carrier: Carrier, file: RemoteFile, place: Path) -> None:
         """Bring one file.
 
         Raises:
@@ -211,28 +240,31 @@ class _Stream:
         if place.parent not in self._made:
             place.parent.mkdir(parents=True, exist_ok=True)
             self._made.add(place.parent)
-        digest, is_kept = hashlib.sha256(), False
-        try:
-            with part.open("ab" if there else "xb") as out:
-                if there:
-                    digest = _digest_of(part)
-                self._progress(file, there)
-                is_kept = self._is_gone_on_with(file)
-                for block in carrier.take(file.size - there):
-                    out.write(block)
-                    digest.update(block)
-                    self._progress(file, len(block))
-                is_kept = False
+        part = self._parts.take(file, place, lasts=self._lasts(file))
+        is_kept = self._lasts(file)
+        with part.out as out:
+            try:
+                self._fill(carrier, file, part)
+                if b"".join(carrier.take(part.digest.digest_size)) != part.digest.digest():
+                    is_kept = False
+                    raise self._wrong(carrier, file)
                 out.flush()
                 if self._how.sync or file.size >= _LARGE:
                     os.fsync(out.fileno())
-            if b"".join(carrier.take(digest.digest_size)) != digest.digest():
-                raise self._wrong(carrier, file)
-            os.replace(part, place)  # noqa: PTH105 - a Path would be made of a Path, thousands of times
-            is_kept = True
-        finally:
-            if not is_kept:
-                part.unlink(missing_ok=True)
+                os.replace(part.path, place)  # noqa: PTH105 - a Path of a Path, thousands of times
+                is_kept = True
+            finally:
+                if not is_kept:
+                    part.path.unlink(missing_ok=True)
+
+    def _fill(self, carrier: Carrier, file: RemoteFile, part: Part) -> None:
+        """The rest of its bytes, as far as they come."""
+        if not part.there:
+            self._progress(file, 0)
+        for block in carrier.take(file.size - part.there):
+            part.out.write(block)
+            part.digest.update(block)
+            self._progress(file, len(block))
 
     def _progress(self, file: RemoteFile, size: int) -> None:
         self._done += size
