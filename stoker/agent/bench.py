@@ -231,7 +231,7 @@ def _result(
         "runs": measured.runs,
         "requests": measured.requests[:_MOST_REQUESTS],
         "contaminated": contaminations(measured, observed.before, observed.after)
-        + neighbours(observed.strangers, taken["gpus"], observed.sampler),
+        + neighbours(observed.strangers, observed.sampler.passers_by(taken["gpus"])),
         "machine": {**observed.sampler.machine(), "client": client, **_cache(found, observed), **told},
         "fingerprint": taken,
     }
@@ -275,7 +275,7 @@ def _strangers_requests(measured: Measured, before: Traffic, after: Traffic) -> 
 
 
 def neighbours(
-    strangers: Sequence[Mapping[str, Any]], gpus: Sequence[Mapping[str, Any]], sampler: Sampler
+    strangers: Sequence[Mapping[str, Any]], passers: Sequence[Tuple[str, Optional[int], int]]
 ) -> List[str]:
     """Others on the server's GPUs, at the end or at any time in between."""
     told = [
@@ -283,7 +283,7 @@ def neighbours(
         for one in strangers
     ]
     seen = {one["pid"] for one in strangers}
-    passed = [(name, index) for name, pid, index in sampler.passers_by(gpus) if pid not in seen]
+    passed = [(name, index) for name, pid, index in passers if pid not in seen]
     return told + ["another process came to GPU %d meanwhile: %s" % (index, name) for name, index in passed]
 
 

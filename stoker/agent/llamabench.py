@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from . import claim, death, describe, gpu, inplace, outside, proof, runfolder, serving, state
+from . import claim, death, describe, gpu, gpuuse, inplace, outside, proof, runfolder, serving, state
 from .bench import neighbours
 from .context import AgentError, Context
 from .inplace import Seen
@@ -101,7 +101,9 @@ def _measured(
             _wait(ctx, params, launched, None)
     finally:
         sampler.stop()
-    others = neighbours(seen.strangers, seen.fingerprint["gpus"], sampler)
+    passers = strange(sampler.passers_by(seen.fingerprint["gpus"]), int(launched["pid"]))
+    others = neighbours(seen.strangers, passers)
+    seen.fingerprint["gpus"] = gpuuse.loaded(seen.fingerprint["gpus"], sampler.gpus())
     text = read_file(os.path.join(place, _RESULT), limit=_MOST_BYTES).decode("utf-8", "replace")
     return seen._replace(machine=sampler.machine()), others, text
 
@@ -129,6 +131,21 @@ def _wait(
             raise AgentError("timeout", what, tail(str(launched["log"]), _SHOWN_LINES))
         ctx.cancelled.wait(_TICK_S)
         ctx.check_cancelled()
+
+
+def strange(
+    passers: Sequence[Tuple[str, Optional[int], int]], pid: int
+) -> List[Tuple[str, Optional[int], int]]:
+    """Those that came to the GPUs and are not our own process, which did so too once it began.
+
+    Args:
+        passers: (name, pid, GPU index) of each, as the driver tells.
+        pid: Our own; in a container the driver may number it otherwise, so that only its name tells.
+    """
+    by_number = [one[:2] for one in passers if one[1] == pid]
+    by_name = [one[:2] for one in passers if os.path.basename(one[0]) == _WHAT]
+    mine = (by_number or by_name)[:1]
+    return [one for one in passers if one[:2] not in mine]
 
 
 def _opened(place: str) -> bool:

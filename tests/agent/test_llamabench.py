@@ -1,4 +1,4 @@
-"""What llama.cpp's own benchmark writes; the cases are of its build 11434 on two CPUs, in both forms."""
+"""What llama.cpp's own benchmark (build 11434) writes: on two CPUs, and on an H200 that CUDA drives."""
 
 from __future__ import annotations
 
@@ -22,18 +22,32 @@ SLOT = "zoo-llama-bench"
 BENCH = {"name": "llama-bench", "runs": 3, "input": "64", "output": "32"}
 
 
-@pytest.mark.parametrize("name", ["cpu.json", "cpu.jsonl"])
-def test_each_repetition_is_a_run_of_the_pace_that_llama_bench_tells_itself(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "read", "written"),
+    [("cpu.json", 64, 32), ("cpu.jsonl", 64, 32), ("cuda.json", 512, 128), ("cuda.jsonl", 512, 128)],
+)
+def test_each_repetition_is_a_run_of_the_pace_that_llama_bench_tells_itself(
+    name: str, read: int, written: int
+) -> None:
     rows = llamabench.rows((CASES / name).read_text())
-    assert [(row["n_prompt"], row["n_gen"]) for row in rows] == [(64, 0), (0, 32), (64, 32)]
-    runs = llamabench.runs_of(rows, BENCH)
+    assert [(row["n_prompt"], row["n_gen"]) for row in rows] == [(read, 0), (0, written), (read, written)]
+    runs = llamabench.runs_of(rows, {"runs": 3, "input": str(read), "output": str(written)})
     assert [run["valid"] for run in runs] == [True] * 3
     assert [run["tok_s"] for run in runs] == pytest.approx(rows[1]["samples_ts"], rel=1e-4)
     assert statistics.mean(run["tok_s"] for run in runs) == pytest.approx(rows[1]["avg_ts"], rel=1e-4)
     assert statistics.stdev(run["tok_s"] for run in runs) == pytest.approx(rows[1]["stddev_ts"], rel=1e-3)
     prefill = [run["figures"]["prefill_tok_s"] for run in runs]
     assert prefill == pytest.approx(rows[0]["samples_ts"], rel=1e-4)
-    assert all(run["tokens"] == run["requested"] == 32 for run in runs)
+    assert all(run["tokens"] == run["requested"] == written for run in runs)
+
+
+def test_it_is_no_stranger_on_its_own_gpus_by_its_number_or_else_by_its_name() -> None:
+    other = ("/usr/bin/train", 70, 0)
+    ours = [("/opt/llama/llama-bench", 9, 0), ("/opt/llama/llama-bench", 9, 1)]
+    assert llamabench.strange([*ours, other], 9) == [other]
+    assert llamabench.strange([*ours, other], 12345) == [other], "in a container it has another number"
+    twice = ("/home/x/llama-bench", 71, 0)
+    assert llamabench.strange([*ours, twice], 9) == [twice]
 
 
 @pytest.mark.parametrize(
