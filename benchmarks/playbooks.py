@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from stoker.config import playbook, settings
-from stoker.fleet import play
+from stoker.fleet.books import play
+from stoker.fleet.books.stages import Options, stages
+from stoker.fleet.books.verbs import modules
 from stoker.fleet.project import Project
-from stoker.fleet.stages import Options, stages
-from stoker.fleet.verbs import modules
 
 _PROFILE = "engine: llamacpp\nserver: {name: it, model: /m.gguf, port: 8080, command: [llama-server]}\n"
 _STEP = """\

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from stoker.errors import HostFailed, InputError
-from stoker.fleet.benchrun import subject_of
 from stoker.fleet.flags import Flag
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.measuring.benchrun import subject_of
 from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:

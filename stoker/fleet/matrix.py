@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from stoker.errors import EXIT_DONE, HostFailed
-from stoker.fleet import aftermath, life, measure, putback
-from stoker.fleet.benchflags import PORT
+from stoker.fleet import aftermath, life, measure
+from stoker.fleet.experiments import putback
 from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.measuring.benchflags import PORT
 from stoker.fleet.reserve import give_up, reserve
 
 
@@ -62,7 +63,7 @@ def _measured(job: Job, name: str, touched: dict[str, str]) -> Outcome:
 
 def _planned(job: Job) -> Outcome:
     """What --check has to say about it: each restart, as the host sees it now, and what is measured."""
-    from stoker.fleet import benchplan
+    from stoker.fleet.measuring import benchplan
 
     lines: list[tuple[str, str]] = []
     rows: list[dict[str, Any]] = []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from stoker.fleet import life, serverbench
-from stoker.fleet.benchflags import BENCH, MAX_LOSS, PORT, SURER
+from stoker.fleet import life
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
+from stoker.fleet.measuring import serverbench
+from stoker.fleet.measuring.benchflags import BENCH, MAX_LOSS, PORT, SURER
 
 
 def bench(job: Job) -> Outcome:
@@ -14,15 +15,15 @@ def bench(job: Job) -> Outcome:
     The data has ``run_id``, ``tok_s``, ``verdict``, ``change``, ``line`` and, on a regression, ``causes``.
     """
     if job.args["bench"] == "allreduce":
-        from stoker.fleet import probe
+        from stoker.fleet.measuring import probe
 
         return probe.probe(job)
     if job.args["bench"] == "llama-bench":
-        from stoker.fleet import llamabench
+        from stoker.fleet.measuring import llamabench
 
         return llamabench.bench(job)
     if job.args.get("confirm") or job.args.get("until_sure"):
-        from stoker.fleet import confirm
+        from stoker.fleet.experiments import confirm
 
         return confirm.settled(job)
     return serverbench.measured(job)

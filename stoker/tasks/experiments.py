@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoker.fleet import bisect as bisecting
-from stoker.fleet import spec as speculating
-from stoker.fleet import sweep as sweeping
+from stoker.fleet.experiments import bisect as bisecting
+from stoker.fleet.experiments import spec as speculating
+from stoker.fleet.experiments import sweep as sweeping
 from stoker.tasks.command import CHANGING, command
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from stoker.tasks.command import FORKS, HOST, INVENTORY, JSON, command
 
 if TYPE_CHECKING:
     from stoker.config.lint import Finding
-    from stoker.fleet.lint import Report, Scope
-    from stoker.fleet.lint_files import PaperProject
+    from stoker.fleet.linting.lint import Report, Scope
+    from stoker.fleet.linting.lint_files import PaperProject
     from stoker.tasks.run import Run
 
 _FORMATS = ("text", "sarif", "github")
@@ -39,8 +39,8 @@ def lint(run: Run) -> int:
 
     Nothing is changed, and without --online no host is asked. It ends with 2 where there is an error.
     """
-    from stoker.fleet import lint as linter
-    from stoker.fleet.lint_files import PaperProject
+    from stoker.fleet.linting import lint as linter
+    from stoker.fleet.linting.lint_files import PaperProject
 
     form = _form(run)
     project = PaperProject(run.settings, {}, inventory=run.args["inventory"] or "")
@@ -71,8 +71,8 @@ def _online(run: Run, project: PaperProject, scope: Scope) -> tuple[Scope, list[
     """The scope with what the hosts' engines told, and a note for each that told nothing."""
     from dataclasses import replace
 
-    from stoker.fleet import lint as linter
-    from stoker.fleet import lint_online
+    from stoker.fleet.linting import lint as linter
+    from stoker.fleet.linting import lint_online
     from stoker.fleet.pool import fan_out
     from stoker.fleet.session import Session
 

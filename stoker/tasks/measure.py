@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from stoker.benchmarks import IN_PLACE
 from stoker.errors import InputError
 from stoker.fleet import fetch as fetch_runs
-from stoker.fleet import judge, matrix, measure, verify
+from stoker.fleet import judge, matrix, measure
+from stoker.fleet.experiments import verify
 from stoker.fleet.flags import Flag
 from stoker.tasks.command import CHANGING, CHECK, HOST, INVENTORY, JSON, READING, SERIAL, command
 from stoker.tasks.results import ms, speed, verdict
@@ -51,7 +52,7 @@ def _bench(run: Run) -> Verb:
 
 def _in_place(name: str) -> Callable[[Job], Outcome]:
     """What measures without the server."""
-    from stoker.fleet import llamabench, probe
+    from stoker.fleet.measuring import llamabench, probe
 
     return llamabench.benches if name == llamabench.NAME else probe.probes
 
@@ -74,7 +75,7 @@ def bench_all(run: Run) -> int:
 
 def _foretold(verb: Verb) -> Verb:
     """The verb, saying what it would do."""
-    from stoker.fleet import benchplan
+    from stoker.fleet.measuring import benchplan
 
     return replace(verb, work=benchplan.planned, in_check="asks")
 

@@ -12,8 +12,8 @@ from stoker.tasks.playtell import Teller, document, recap, task_data
 
 if TYPE_CHECKING:
     from stoker.config.playbooktree import Playbook
-    from stoker.fleet.playlog import Journal
-    from stoker.fleet.stages import Options, Stage
+    from stoker.fleet.books.playlog import Journal
+    from stoker.fleet.books.stages import Options, Stage
     from stoker.tasks.run import Run
 
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 def play(run: Run) -> int:
     """Run a playbook; the book names the hosts, --limit restricts them."""
     from stoker.config import playbook
-    from stoker.fleet import play as playing
-    from stoker.fleet.stages import stages
-    from stoker.fleet.verbs import modules
+    from stoker.fleet.books import play as playing
+    from stoker.fleet.books.stages import stages
+    from stoker.fleet.books.verbs import modules
 
     project = run.project
     path = playbook.find(run.args["book"], run.settings.path("playbooks"), project.root)
@@ -71,7 +71,7 @@ def _only_shown(run: Run) -> bool:
 def _options(run: Run) -> Options:
     """How the book is to run, as typed."""
     from stoker.config import extravars
-    from stoker.fleet.stages import Options
+    from stoker.fleet.books.stages import Options
 
     return Options(
         limit=tuple(run.args["limit"]),
@@ -107,7 +107,7 @@ def _journal(run: Run, book: Playbook, options: Options) -> Journal | None:
         InputError: There is no run to resume.
     """
     from stoker.errors import InputError
-    from stoker.fleet import playlog
+    from stoker.fleet.books import playlog
 
     if run.check:
         if run.args["resume"]:
@@ -121,8 +121,8 @@ def _journal(run: Run, book: Playbook, options: Options) -> Journal | None:
 def _show(run: Run, book: Playbook, chosen: Sequence[Stage], options: Options) -> int:
     """What needs no host."""
     from stoker.config.playbooktree import flat
-    from stoker.fleet import play as playing
-    from stoker.fleet import runbook
+    from stoker.fleet.books import play as playing
+    from stoker.fleet.books import runbook
     from stoker.fleet.shown import counts
 
     if run.args["runbook"]:

@@ -10,8 +10,8 @@ from stoker.errors import InputError
 
 if TYPE_CHECKING:
     from stoker.config.playbooktree import Play, Task
-    from stoker.fleet.recap import Report
-    from stoker.fleet.result import Result
+    from stoker.fleet.books.recap import Report
+    from stoker.fleet.books.result import Result
     from stoker.screen import Board, Screen
 
 _SIGNS = {
@@ -114,7 +114,7 @@ def _what(result: Result) -> str:
 
 def recap(screen: Screen, report: Report) -> None:
     """The table at the end, and each host that is not fine with its reason and the next step."""
-    from stoker.fleet.recap import COUNTED
+    from stoker.fleet.books.recap import COUNTED
 
     rows = []
     for host, part in report.parts.items():

@@ -25,7 +25,7 @@ NAME = "report.html"
 )
 def report(run: Run) -> int:
     """What came back as one HTML page that opens offline: history, verdicts, profiles, what differed."""
-    from stoker.fleet import played
+    from stoker.fleet.books import played
     from stoker.results.report import file
     from stoker.results.report.build import build
     from stoker.results.report.gather import gather

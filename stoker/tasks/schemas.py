@@ -18,10 +18,10 @@ from stoker.config import (
 )
 from stoker.config import schema_parts as parts
 from stoker.config.schema_parts import Schema
-from stoker.fleet.arguments import Argument
+from stoker.fleet.books.arguments import Argument
+from stoker.fleet.books.verbs import IN_BOOKS
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Verb
-from stoker.fleet.verbs import IN_BOOKS
 from stoker.results import accepted
 
 FOLDER = Path(stoker.__file__).parent / "schemas"

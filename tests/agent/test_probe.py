@@ -15,7 +15,7 @@ from stoker.agent import probe as probing
 from stoker.agent.context import AgentError
 from stoker.benchmarks import allreduce
 from stoker.engines import get
-from stoker.fleet.probeplan import engine_of
+from stoker.fleet.measuring.probeplan import engine_of
 from tests.agent.conftest import ENGINES, Host
 
 STANDIN = Path(__file__).parents[1] / "standin_torch"

@@ -16,9 +16,9 @@ from stoker.config.lint_codes import CODES
 from stoker.config.lint_secrets import likeness
 from stoker.config.settings import Settings
 from stoker.errors import ConfigError, InputError
-from stoker.fleet import lint
-from stoker.fleet.lint import Report, Scope
-from stoker.fleet.lint_files import PaperProject
+from stoker.fleet.linting import lint
+from stoker.fleet.linting.lint import Report, Scope
+from stoker.fleet.linting.lint_files import PaperProject
 from stoker.fleet.project import Project
 from stoker.results.store import Store
 from tests.results.made import good

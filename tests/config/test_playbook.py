@@ -13,7 +13,7 @@ from stoker.config import playbook
 from stoker.config.playbook import Playbook
 from stoker.config.playbooktree import Entry, Task
 from stoker.errors import EXIT_INPUT, ConfigError, InputError
-from stoker.fleet.verbs import modules
+from stoker.fleet.books.verbs import modules
 from tests.config.conftest import CASES
 
 BAD = sorted((CASES / "playbook" / "bad").glob("*.yml"))

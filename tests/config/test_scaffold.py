@@ -14,7 +14,7 @@ from stoker.config import inventory, playbook, scaffold, settings
 from stoker.config.inventory import Host
 from stoker.config.profile import Library
 from stoker.errors import InputError
-from stoker.fleet import verbs
+from stoker.fleet.books import verbs
 from stoker.plan import LaunchPlan, build
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from stoker.config import settings as stoker_settings
 from stoker.config.inventory import Host
 from stoker.config.profile import Library
 from stoker.errors import ConfigError, InputError
-from stoker.fleet import verbs
+from stoker.fleet.books import verbs
 from stoker.results import accepted
 from stoker.tasks import schemas
 from tests.config.conftest import CASES

@@ -14,14 +14,14 @@ import pytest
 from stoker.config import extravars, playbook, settings
 from stoker.config.inventory import Host
 from stoker.config.playbook import Play, Task
-from stoker.fleet import play as playing
-from stoker.fleet import playlog
+from stoker.fleet.books import play as playing
+from stoker.fleet.books import playlog
+from stoker.fleet.books.recap import Report
+from stoker.fleet.books.result import Result
+from stoker.fleet.books.stages import Options, stages
+from stoker.fleet.books.verbs import modules
 from stoker.fleet.project import Project
-from stoker.fleet.recap import Report
-from stoker.fleet.result import Result
 from stoker.fleet.session import target_of
-from stoker.fleet.stages import Options, stages
-from stoker.fleet.verbs import modules
 from stoker.reach.client import Agent
 from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings

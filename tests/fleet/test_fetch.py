@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stoker.errors import HostFailed
+from stoker.fleet.books.verbs import VERBS
 from stoker.fleet.job import Outcome
 from stoker.fleet.project import Project
-from stoker.fleet.verbs import VERBS
 from tests.fleet.test_verbs import Heard, _do, project
 from tests.results import made
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import InputError
-from stoker.fleet.journal import Journal, Measured
+from stoker.fleet.experiments.journal import Journal, Measured
 
 QUESTION = {"kind": "verify", "run": "r1"}
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from stoker.fleet import benchlines, judge, life
+from stoker.fleet import judge, life
 from stoker.fleet.job import Job
+from stoker.fleet.measuring import benchlines
 from stoker.fleet.project import Project
 from stoker.results.baseline import Baselines
 from stoker.results.compare import assess

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from stoker.errors import HostFailed, InputError
-from stoker.fleet import benchrun
+from stoker.fleet.books.verbs import VERBS
 from stoker.fleet.job import Outcome
+from stoker.fleet.measuring import benchrun
 from stoker.fleet.project import Project
-from stoker.fleet.verbs import VERBS
 from stoker.results.accepted import Key
 from stoker.results.compare import compare
 from stoker.results.report import gather, load

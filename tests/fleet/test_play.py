@@ -13,10 +13,10 @@ import pytest
 from stoker.config import extravars
 from stoker.config.inventory import Host
 from stoker.errors import ConfigError, HostFailed, HostUnreachable, InputError, StokerError
-from stoker.fleet.call import Timed
-from stoker.fleet.recap import COUNTED, Part, Report
+from stoker.fleet.books.call import Timed
+from stoker.fleet.books.recap import COUNTED, Part, Report
+from stoker.fleet.books.verbs import IN_BOOKS, by_hand
 from stoker.fleet.session import Session, target_of
-from stoker.fleet.verbs import IN_BOOKS, by_hand
 from stoker.reach.client import Agent
 from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stoker.fleet.recap import Report
+from stoker.fleet.books.recap import Report
 from tests.fleet import ansible_plays
 from tests.fleet.conftest import Books, typed
 

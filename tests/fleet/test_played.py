@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stoker.fleet import played
+from stoker.fleet.books import played
 from stoker.results.history import series
 from stoker.results.report.build import build
 from stoker.results.report.gather import Material

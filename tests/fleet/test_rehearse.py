@@ -12,10 +12,10 @@ from stoker.config import playbook, settings
 from stoker.config.inventory import Host
 from stoker.config.layers import Kinds, Layers, Watched
 from stoker.errors import ConfigError
-from stoker.fleet import play as playing
+from stoker.fleet.books import play as playing
+from stoker.fleet.books.stages import Options, stages
+from stoker.fleet.books.verbs import modules
 from stoker.fleet.project import Project
-from stoker.fleet.stages import Options, stages
-from stoker.fleet.verbs import modules
 from stoker.plan import LaunchPlan
 from tests.e2e.project import ProjectFolder
 

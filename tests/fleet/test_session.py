@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from stoker.config.inventory import Host
+from stoker.fleet.books.verbs import VERBS
 from stoker.fleet.project import Project
 from stoker.fleet.session import Session
-from stoker.fleet.verbs import VERBS
 from stoker.reach.client import Agent
 from tests.fleet.test_verbs import Heard, _do, project
 

@@ -11,7 +11,7 @@ from stoker.agent import drafts
 from stoker.agent.traffic import Traffic
 from stoker.engines import speculation
 from stoker.errors import InputError
-from stoker.fleet import spec
+from stoker.fleet.experiments import spec
 
 PLAIN: dict[str, Any] = {"server": {"args": {"tp-size": 8}}, "env": {"NCCL_PROTO": "LL"}}
 SPECULATING: dict[str, dict[str, Any]] = {

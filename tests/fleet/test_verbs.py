@@ -13,11 +13,11 @@ from stoker.config import settings
 from stoker.config.inventory import Host
 from stoker.errors import HostFailed, InputError
 from stoker.fleet import daily, life, matrix, servers
+from stoker.fleet.books.verbs import VERBS, by_hand, by_hand_hidden
 from stoker.fleet.flags import at_inventory, command_line, parse_all
 from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.project import Project
 from stoker.fleet.session import Session, target_of
-from stoker.fleet.verbs import VERBS, by_hand, by_hand_hidden
 from stoker.reach.client import Agent
 from stoker.reach.reach import Reach
 from stoker.reach.target import ReachSettings

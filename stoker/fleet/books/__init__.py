@@ -1,0 +1,1 @@
+"""Playbooks while they run: plays, tasks and what they may do, journals."""

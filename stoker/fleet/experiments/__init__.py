@@ -1,0 +1,1 @@
+"""Questions that take several launches: bisect, sweep, spec, confirm, verify."""

@@ -1,0 +1,1 @@
+"""A whole project, held against itself and against its hosts."""
