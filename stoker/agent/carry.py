@@ -4,8 +4,8 @@ A program of its own on a second channel, sent as its source. The controller say
 wants; then bytes follow, with nothing between them:
 
 ``{"do": "send", "root", "files": [{path, size, offset}], "silence_s", "alive_s"}``: each file's bytes from
-``offset`` to ``size``, as many as were announced and no more, and behind them the 32 bytes of the sha256 of all
-its bytes.
+``offset`` to ``size``, as many as were announced and no more, and behind them the 32 bytes of the sha256 of
+all its bytes.
 While nothing is sent, because what is there already is read for its checksum, an empty line on stderr every
 ``alive_s`` says that we are alive.
 

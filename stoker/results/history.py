@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from stoker.results.points import Point
 
 if TYPE_CHECKING:
-    from stoker.results.index import Summary
+    from stoker.results.summary import Summary
 
 LEAST = 8  # points: fewer tell no step from noise
 _AGREE = 3  # points on either side

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from stoker.errors import InputError, nearest
 from stoker.results.identity import is_safe_id
-from stoker.results.index import Index, Summary, stamped
+from stoker.results.index import Index, stamped
+from stoker.results.summary import Summary
 
 if TYPE_CHECKING:
     from stoker.results.record import Record

@@ -12,7 +12,7 @@ from stoker.fleet.flags import moment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stoker.results.index import Summary
+    from stoker.results.summary import Summary
     from stoker.tasks.run import Run
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import InputError
-from stoker.results import index
+from stoker.results import index, indexfile
 from stoker.results.record import Record
 from stoker.results.store import Store
 from tests.results.made import bad, good
@@ -88,7 +88,7 @@ def test_an_empty_or_absent_folder_is_an_empty_list(store: Store) -> None:
     assert store.list() == ()
     store.folder.mkdir()
     assert store.list() == ()
-    assert not (store.folder / index.FILE).exists()
+    assert not (store.folder / indexfile.FILE).exists()
 
 
 def test_a_damaged_record_is_named_and_the_others_are_listed(store: Store) -> None:
@@ -125,7 +125,7 @@ def test_folders_without_a_record_are_no_runs(store: Store) -> None:
 def test_the_index_is_rebuilt_whatever_has_become_of_it(store: Store, harm: str) -> None:
     filled(store)
     want = store.list()
-    file = store.folder / index.FILE
+    file = store.folder / indexfile.FILE
     file.unlink()
     if harm == "empty":
         file.write_bytes(b"")
@@ -136,8 +136,10 @@ def test_the_index_is_rebuilt_whatever_has_become_of_it(store: Store, harm: str)
             connection.execute("CREATE TABLE runs (x)")
     elif harm == "other-types":
         with sqlite3.connect(file) as connection:
-            connection.execute(f"CREATE TABLE {index._TABLE} ({', '.join(index._COLUMNS)})")
-            connection.execute(f"INSERT INTO {index._TABLE} VALUES ({', '.join('7' * len(index._COLUMNS))})")
+            connection.execute(f"CREATE TABLE {indexfile._TABLE} ({', '.join(indexfile._COLUMNS)})")
+            connection.execute(
+                f"INSERT INTO {indexfile._TABLE} VALUES ({', '.join('7' * len(indexfile._COLUMNS))})"
+            )
     elif harm == "folder":
         file.mkdir()
     assert store.list() == want
@@ -156,7 +158,7 @@ def test_the_index_follows_what_changes_behind_its_back(store: Store) -> None:
 def test_a_fresh_index_is_used_without_reading_the_records(store: Store) -> None:
     filled(store)
     store.list()
-    before = (store.folder / index.FILE).stat()
+    before = (store.folder / indexfile.FILE).stat()
     reading: list[Path] = []
     original = Path.read_text
     try:
@@ -165,7 +167,9 @@ def test_a_fresh_index_is_used_without_reading_the_records(store: Store) -> None
     finally:
         Path.read_text = original  # type: ignore[method-assign]
     assert reading == []
-    assert (store.folder / index.FILE).stat().st_ino == before.st_ino, "nothing changed, nothing is written"
+    assert (store.folder / indexfile.FILE).stat().st_ino == before.st_ino, (
+        "nothing changed, nothing is written"
+    )
 
 
 def test_many_at_once_save_and_list(store: Store) -> None:
@@ -193,8 +197,8 @@ def test_many_at_once_save_and_list(store: Store) -> None:
 def test_a_folder_that_cannot_be_written_is_still_read(store: Store) -> None:
     filled(store)
     # A folder in the index's place stands for it: root may write anywhere.
-    (store.folder / index.FILE).unlink(missing_ok=True)
-    (store.folder / index.FILE).mkdir()
+    (store.folder / indexfile.FILE).unlink(missing_ok=True)
+    (store.folder / indexfile.FILE).mkdir()
     assert len(store.list()) == 3
 
 

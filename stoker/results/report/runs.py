@@ -8,10 +8,10 @@ from typing import Any
 from stoker.results.baseline import Baseline
 from stoker.results.figures import percent
 from stoker.results.history import Series, SeriesKey, Step
-from stoker.results.index import Summary
 from stoker.results.report import figure, thin, words
 from stoker.results.report.gather import Material, groups
 from stoker.results.report.model import Cell, Part, Plot, Row, Section, Table, newest, row
+from stoker.results.summary import Summary
 
 _ROWS = 30
 _ONCE = 200
