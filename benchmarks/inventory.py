@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.config import inventory
+from stoker.config.inventories import inventory
 
 SIZES = (100, 1000, 10_000)
 

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stoker.config import playbook, settings
+from stoker.config import settings
+from stoker.config.books import playbook
 from stoker.fleet.books import play
 from stoker.fleet.books.stages import Options, stages
 from stoker.fleet.books.verbs import modules

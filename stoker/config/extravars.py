@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stoker.config import vault, yamlfile
-from stoker.config.playbookvalues import Values
+from stoker.config.books.playbookvalues import Values
+from stoker.config.files import yamlfile
+from stoker.config.secrecy import vault
 from stoker.errors import ConfigError, InputError
 
 _WHERE = "--extra-var"

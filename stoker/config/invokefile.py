@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stoker.config import yamlfile
-from stoker.config.yamlfile import Document, Secret, Vault
+from stoker.config.files import yamlfile
+from stoker.config.files.yamlfile import Document, Secret, Vault
 from stoker.errors import ConfigError, Problem
 
 SUFFIXES = (".yaml", ".yml", ".json")

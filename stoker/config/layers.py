@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stoker.config.inventory import Host
+    from stoker.config.inventories.inventory import Host
 
 _NOTHING = object()
 

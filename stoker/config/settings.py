@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from stoker.config import secretsources
-from stoker.config.secretsources import SecretSource
+from stoker.config.secrecy import secretsources
+from stoker.config.secrecy.secretsources import SecretSource
 from stoker.errors import InputError, nearest
 
 HOST_KEY_POLICIES = ("accept-new", "strict")

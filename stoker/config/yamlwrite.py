@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stoker.config import template, yamlfile
+from stoker.config.files import yamlfile
+from stoker.config.templating import template
 from stoker.errors import ConfigError
 
 # Texts without need of quotes: words and paths that no reader of YAML takes for anything else; whole numbers.

@@ -15,8 +15,8 @@ from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome, Verb
 
 if TYPE_CHECKING:
-    from stoker.config.draft import Draft
-    from stoker.config.inventory import Host
+    from stoker.config.drafts.draft import Draft
+    from stoker.config.inventories.inventory import Host
     from stoker.fleet.project import Project
     from stoker.plan import LaunchPlan
 
@@ -79,7 +79,7 @@ def drafted(
         HostFailed: ``bad-result``: it is no profile.
     """
     from stoker import engines
-    from stoker.config import draft
+    from stoker.config.drafts import draft
 
     engine = engines.get(str(captured["engine"]))
     source = f"{host.name}, port {captured['port']}"
@@ -95,7 +95,7 @@ def drafted(
 
 def _plan(host: Host, name: str, text: str) -> LaunchPlan:
     """Read a profile back, and plan it."""
-    from stoker.config.profile import Library
+    from stoker.config.profiles.profile import Library
     from stoker.plan import build
 
     with tempfile.TemporaryDirectory() as folder:

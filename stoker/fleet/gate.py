@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from stoker.config import lint_profile
-from stoker.config.lint import Finding, fold
-from stoker.config.lint_host import Meant, clashes
+from stoker.config.linting import profile as lint_profile
+from stoker.config.linting.host import Meant, clashes
+from stoker.config.linting.lint import Finding, fold
 from stoker.errors import ConfigError
 
 if TYPE_CHECKING:
-    from stoker.config.inventory import Host
-    from stoker.config.profile import Examined
+    from stoker.config.inventories.inventory import Host
+    from stoker.config.profiles.profile import Examined
     from stoker.plan import LaunchPlan
 
 

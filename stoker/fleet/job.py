@@ -10,7 +10,7 @@ from stoker.errors import EXIT_DONE
 from stoker.fleet.flags import Flag, command_line
 
 if TYPE_CHECKING:  # the heavy ones: a listing of the commands needs none of them
-    from stoker.config.inventory import Host
+    from stoker.config.inventories.inventory import Host
     from stoker.fleet.project import Project
     from stoker.fleet.session import Session
     from stoker.plan import LaunchPlan

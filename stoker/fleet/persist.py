@@ -114,7 +114,7 @@ def texts(plan: LaunchPlan, there: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _unit(plan: LaunchPlan, there: Mapping[str, Any]) -> str:
-    from stoker.config import script  # a listing of the commands needs no Jinja2
+    from stoker.config.templating import script
 
     if not there["manager"]:
         return ""
@@ -134,7 +134,7 @@ def _unit(plan: LaunchPlan, there: Mapping[str, Any]) -> str:
 
 
 def _entry(plan: LaunchPlan, there: Mapping[str, Any]) -> str:
-    from stoker.config import script
+    from stoker.config.templating import script
 
     return script.render(["entry.sh.j2"], _TEMPLATES, {**_named(plan), "command": _command(there)})
 

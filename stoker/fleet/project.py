@@ -17,11 +17,11 @@ from stoker.errors import InputError
 from stoker.fleet.hostdata import reading
 
 if TYPE_CHECKING:  # a command that launches nothing need not load what reads and plans profiles
-    from stoker.config.inventory import Host, Inventory
-    from stoker.config.lint import Finding
-    from stoker.config.profile import Library, Profile
-    from stoker.config.secrets import Secrets
-    from stoker.config.yamltree import Vault
+    from stoker.config.files.yamltree import Vault
+    from stoker.config.inventories.inventory import Host, Inventory
+    from stoker.config.linting.lint import Finding
+    from stoker.config.profiles.profile import Library, Profile
+    from stoker.config.secrecy.secrets import Secrets
     from stoker.fleet.gate import Gate
     from stoker.plan import LaunchPlan
     from stoker.results.baseline import Baselines
@@ -59,7 +59,7 @@ class Project:
         if not path.exists():
             hint = "write it, point --inventory at one, or lay a new project: stoker init DIR"
             raise InputError("there is no inventory", where=self.shown(path), next_step=hint)
-        from stoker.config import inventory as inventories  # many commands look at no host
+        from stoker.config.inventories import inventory as inventories
 
         playbooks = self.settings.path("playbooks")
         return inventories.load([path], root=self.root, playbooks=playbooks, open_vault=self.open_vault)
@@ -87,7 +87,7 @@ class Project:
     @cached_property
     def library(self) -> Library:
         """The tuning profiles."""
-        from stoker.config.profile import Library
+        from stoker.config.profiles.profile import Library
 
         return Library(self.settings.path("profiles"), self.root)
 
@@ -108,12 +108,12 @@ class Project:
     @cached_property
     def secrets(self) -> Secrets:
         """Where ``!secret NAME`` is looked up."""
-        from stoker.config.secrets import Secrets
+        from stoker.config.secrecy.secrets import Secrets
 
         sources = dict(self.settings.secrets)
         named = self.settings.vault_password_file or self.environ.get("ANSIBLE_VAULT_PASSWORD_FILE", "")
         if named:
-            from stoker.config import vault
+            from stoker.config.secrecy import vault
 
             sources.setdefault(vault.PASSWORD, vault.source(named, self.root))
         return Secrets(self.environ, self.settings.secret_command or None, sources=sources)
@@ -161,7 +161,7 @@ class Project:
         Raises:
             InputError: Nothing matches a term, or the inventory is wrong.
         """
-        from stoker.config import inventory as inventories
+        from stoker.config.inventories import inventory as inventories
 
         adhoc = [p for p in patterns if inventories.is_adhoc(p)]
         named = [p for p in patterns if p not in adhoc]
@@ -176,7 +176,7 @@ class Project:
 
     def inventory_of(self, patterns: Sequence[str]) -> Inventory:
         """The inventory that ``--host`` chooses from: its own where only ad-hoc lists are named."""
-        from stoker.config import inventory as inventories
+        from stoker.config.inventories import inventory as inventories
 
         adhoc = [pattern for pattern in patterns if inventories.is_adhoc(pattern)]
         if not adhoc or len(adhoc) < len(patterns):
@@ -189,7 +189,7 @@ class Project:
         Raises:
             InputError: Unknown, or wrong.
         """
-        from stoker.config.profile import Profile
+        from stoker.config.profiles.profile import Profile
 
         if name.startswith("run:"):
             return Profile.from_plain(dict(self.store.load(name.removeprefix("run:")).resolved))
@@ -217,7 +217,7 @@ class Project:
             HostFailed: ``bad-result``: the record holds no usable profile.
             InputError: There is no such secret, or a launch template is wrong.
         """
-        from stoker.config.profile import Profile
+        from stoker.config.profiles.profile import Profile
 
         with reading(host.name, "the launch that it recorded"):
             profile = Profile.from_plain(dict(launch.get("resolved") or {}))

@@ -12,7 +12,7 @@ from stoker.fleet.job import Job, Outcome, Verb
 from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
-    from stoker.config.draftfound import Found
+    from stoker.config.drafts.draftfound import Found
 
 DEADLINE_S = 60.0
 _MORE_S = 30.0
@@ -67,7 +67,7 @@ def places(host: str, findings: Sequence[Mapping[str, Any]]) -> list[Found]:
     Raises:
         KeyError, TypeError, ValueError: It is not of the contract.
     """
-    from stoker.config.draftfound import Found
+    from stoker.config.drafts.draftfound import Found
 
     return [
         Found(

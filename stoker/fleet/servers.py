@@ -9,7 +9,7 @@ from stoker.errors import HostFailed, InputError, OneHostsInput
 from stoker.fleet.hostdata import reading
 
 if TYPE_CHECKING:  # a listing of the commands needs none of them
-    from stoker.config.inventory import Host
+    from stoker.config.inventories.inventory import Host
     from stoker.fleet.job import Job, Verb
     from stoker.fleet.project import Project
     from stoker.plan import LaunchPlan

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from stoker.config.inventory import Host
-from stoker.config.yamlfile import Secret, Vault
+from stoker.config.files.yamlfile import Secret, Vault
+from stoker.config.inventories.inventory import Host
 from stoker.errors import StokerError
 from stoker.fleet.shown import process_line
 from stoker.reach.bare import Finished
@@ -16,7 +16,7 @@ from stoker.reach.client import Agent
 from stoker.reach.target import PASSWORDS, Target
 
 if TYPE_CHECKING:
-    from stoker.config.secrets import Secrets
+    from stoker.config.secrecy.secrets import Secrets
 
 Emit = Callable[[str, dict[str, Any]], None]
 OnText = Callable[[str, str], None]
@@ -36,7 +36,7 @@ def target_of(host: Host, secrets: Secrets | None = None) -> Target:
     values = {name: value for name, value in host.vars.items() if name.startswith("ansible_")}
     kept = {name: values.pop(name) for name in PASSWORDS if isinstance(values.get(name), Secret | Vault)}
     if any("{" in str(value) for value in values.values()):
-        from stoker.config import template  # Jinja2 costs 60 ms that most inventories need not pay
+        from stoker.config.templating import template
 
         values = {name: template.render(text, host.vars, where=host.source) for name, text in values.items()}
     return Target.of(host.name, {**values, **_revealed(kept, host, secrets)})

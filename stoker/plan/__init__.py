@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker import engines
-from stoker.config import script
-from stoker.config.profile import Profile, SecretRef
+from stoker.config.profiles.profile import Profile, SecretRef
+from stoker.config.templating import script
 from stoker.engines.base import Engine
 from stoker.plan import argv
 from stoker.plan.model import HookPolicy, Instead, KillPolicy, LaunchPlan, ReadyPolicy
 
 if TYPE_CHECKING:
-    from stoker.config.inventory import Host
-    from stoker.config.secrets import Secrets
+    from stoker.config.inventories.inventory import Host
+    from stoker.config.secrecy.secrets import Secrets
 
 __all__ = ["HookPolicy", "Instead", "KillPolicy", "LaunchPlan", "ReadyPolicy", "build"]
 

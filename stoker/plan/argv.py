@@ -6,11 +6,11 @@ import json
 import posixpath
 from typing import TYPE_CHECKING, Any
 
-from stoker.config.profile import flag_of
+from stoker.config.profiles.profile import flag_of
 
 if TYPE_CHECKING:
-    from stoker.config.profile import Profile
-    from stoker.config.profile_sections import Server
+    from stoker.config.profiles.profile import Profile
+    from stoker.config.profiles.sections import Server
     from stoker.engines.base import Engine
 
 # Where an engine is told the name that it answers to, by argument or by variable.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from stoker.config.profile_sections import Ready
+from stoker.config.profiles.sections import Ready
 from stoker.engines.base import Engine
 
 

@@ -12,7 +12,7 @@ import secrets
 import shlex
 from dataclasses import dataclass, field
 
-from stoker.config.mask import Mask
+from stoker.config.secrecy.mask import Mask
 from stoker.errors import HostFailed
 from stoker.reach.door import Unreachable
 from stoker.reach.transport import Channel, Deadline, Stream, Transport

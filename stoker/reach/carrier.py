@@ -84,7 +84,7 @@ class Carrier:
             raise error.at(self._host) from error
         try:
             # The empty line is for a start-up file that reads one.
-            whole = {"silence_s": self._silence_s, **order}
+            whole = {"silence_s": self._silence_s, "alive_s": self._silence_s / 4, **order}
             self._channel.send(b"\n" + f"{self._mark} {json.dumps(whole)}\n".encode())
             self._skip_to_mark()
         except Unreachable as error:

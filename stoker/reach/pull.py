@@ -213,9 +213,7 @@ class _Stream:
 
     def _order(self, wanted: list[dict[str, Any]]) -> dict[str, Any]:
         patience_s = _PATIENCE_S + (_LARGE / self._how.rate if self._how.rate else 0.0)
-        alive_s = self._agent.silence_s / 4
-        order = {"do": "send", "root": self._root, "files": wanted}
-        return {**order, "silence_s": patience_s, "alive_s": alive_s}
+        return {"do": "send", "root": self._root, "files": wanted, "silence_s": patience_s}
 
     def _there(self, file: RemoteFile, place: Path) -> int:
         """How much of a file is here; its checksum is known before the host waits for us."""

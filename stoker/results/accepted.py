@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from stoker.benchmarks import NAMES, merge
-from stoker.config import yamlfile
+from stoker.config.files import yamlfile
 from stoker.errors import ConfigError, InputError
 from stoker.results import fingerprint as fingerprints
 from stoker.results.fingerprint import Fingerprint

@@ -1,6 +1,7 @@
 """Plain data as YAML that people review: one key a line, an item of a list on one line, texts in quotes.
 
-Reading is ``stoker.config.yamlfile``'s; this is the other direction. Any YAML reader finds the same values.
+Reading is ``stoker.config.files.yamlfile``'s; this is the other direction. Any YAML reader finds the same
+values.
 """
 
 from __future__ import annotations

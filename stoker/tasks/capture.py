@@ -13,7 +13,7 @@ from stoker.fleet import search as searches
 from stoker.tasks.command import CHECK, READING, command
 
 if TYPE_CHECKING:
-    from stoker.config.draftfound import Found
+    from stoker.config.drafts.draftfound import Found
     from stoker.fleet.pool import HostResult
     from stoker.tasks.run import Run
 
@@ -58,7 +58,7 @@ def _server(run: Run) -> int:
 
 def _search(run: Run) -> int:
     """Where variables are or were set."""
-    from stoker.config import draftfound
+    from stoker.config.drafts import draftfound
 
     if run.args["port"] or run.args["slot"]:
         raise InputError("--search looks at files, not at a server", next_step="leave --port and --slot out")
@@ -108,7 +108,7 @@ def _shown(run: Run, text: str, notes: Sequence[str], where: str) -> None:
 
 def _here(run: Run) -> list[HostResult]:
     """The same search in folders of this machine, by an agent of its own."""
-    from stoker.config.inventory import Host
+    from stoker.config.inventories.inventory import Host
     from stoker.fleet.job import Job
     from stoker.fleet.pool import fan_out
     from stoker.fleet.session import Session
@@ -145,7 +145,7 @@ def _found(results: Sequence[HostResult]) -> Iterator[Found]:
 
 def _rows(found: Sequence[Found]) -> Iterator[tuple[Any, ...]]:
     """A file and value a row, the newest first; a value that another place contradicts stands out."""
-    from stoker.config import draftfound
+    from stoker.config.drafts import draftfound
 
     for name, places in draftfound.newest_first(found).items():
         one_value = len({place.value for place in places}) == 1

@@ -166,7 +166,7 @@ def _plain(value: Any) -> Any:
 
 def _usable(root: Path, values: dict[str, Any]) -> dict[str, Any]:
     """The settings without those that are wrong in ``invoke.yaml``; a wrong one from elsewhere stays."""
-    from stoker.config import yamlfile
+    from stoker.config.files import yamlfile
     from stoker.config.settings import is_usable
 
     path = root / "invoke.yaml"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import traceback
 
-from stoker.config.mask import Mask
-from stoker.config.secrets import Secrets
+from stoker.config.secrecy.mask import Mask
+from stoker.config.secrecy.secrets import Secrets
 from stoker.errors import InputError, StokerError
 
 # A folder that may not be written, a full disk: the machine's, whatever we did.

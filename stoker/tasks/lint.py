@@ -13,7 +13,7 @@ from stoker.fleet.flags import Flag
 from stoker.tasks.command import FORKS, HOST, INVENTORY, JSON, command
 
 if TYPE_CHECKING:
-    from stoker.config.lint import Finding
+    from stoker.config.linting.lint import Finding
     from stoker.fleet.linting.lint import Report, Scope
     from stoker.fleet.linting.lint_files import PaperProject
     from stoker.tasks.run import Run

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from stoker import __version__
-from stoker.config.lint import Finding
-from stoker.config.lint_codes import CODES, Code
+from stoker.config.linting.codes import CODES, Code
+from stoker.config.linting.lint import Finding
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "advice": "note"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stoker import engines
-from stoker.config.lint_codes import CODES
+from stoker.config.linting.codes import CODES
 from stoker.engines import arguments
 
 _HEAD = """\

@@ -11,7 +11,7 @@ from stoker.tasks.command import CHECK, FORKS, INVENTORY, JSON, command
 from stoker.tasks.playtell import Teller, document, recap, task_data
 
 if TYPE_CHECKING:
-    from stoker.config.playbooktree import Playbook
+    from stoker.config.books.playbooktree import Playbook
     from stoker.fleet.books.playlog import Journal
     from stoker.fleet.books.stages import Options, Stage
     from stoker.tasks.run import Run
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )
 def play(run: Run) -> int:
     """Run a playbook; the book names the hosts, --limit restricts them."""
-    from stoker.config import playbook
+    from stoker.config.books import playbook
     from stoker.fleet.books import play as playing
     from stoker.fleet.books.stages import stages
     from stoker.fleet.books.verbs import modules
@@ -120,7 +120,7 @@ def _journal(run: Run, book: Playbook, options: Options) -> Journal | None:
 
 def _show(run: Run, book: Playbook, chosen: Sequence[Stage], options: Options) -> int:
     """What needs no host."""
-    from stoker.config.playbooktree import flat
+    from stoker.config.books.playbooktree import flat
     from stoker.fleet.books import play as playing
     from stoker.fleet.books import runbook
     from stoker.fleet.shown import counts
@@ -141,7 +141,7 @@ def _show(run: Run, book: Playbook, chosen: Sequence[Stage], options: Options) -
 
 def _list(run: Run, chosen: Sequence[Stage]) -> None:
     """Show hosts and tasks."""
-    from stoker.config.playbooktree import flat
+    from stoker.config.books.playbooktree import flat
 
     plays = []
     for stage in chosen:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.errors import InputError
 
 if TYPE_CHECKING:
-    from stoker.config.playbooktree import Play, Task
+    from stoker.config.books.playbooktree import Play, Task
     from stoker.fleet.books.recap import Report
     from stoker.fleet.books.result import Result
     from stoker.screen import Board, Screen

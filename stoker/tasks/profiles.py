@@ -11,8 +11,8 @@ from stoker.fleet.flags import Flag
 from stoker.tasks.command import READING, command
 
 if TYPE_CHECKING:
-    from stoker.config.inventory import Host
-    from stoker.config.profile_origin import Difference, Setting
+    from stoker.config.inventories.inventory import Host
+    from stoker.config.profiles.origin import Difference, Setting
     from stoker.fleet.pool import HostResult
     from stoker.tasks.run import Run
 
@@ -94,7 +94,7 @@ def _desired(host: Host) -> tuple[str, ...]:
 
 
 def _origin(run: Run, name: str, host: Host) -> tuple[Setting, ...]:
-    from stoker.config.profile_origin import settings
+    from stoker.config.profiles.origin import settings
 
     if name.startswith("run:"):
         return settings(run.project.profile(name, host), None, name)
@@ -161,7 +161,7 @@ def shown(value: Any) -> str:
 
 def _diff(run: Run) -> int:
     """What differs between two profiles on one host."""
-    from stoker.config.profile_origin import differences
+    from stoker.config.profiles.origin import differences
 
     names = [name.strip() for text in run.args["diff"] for name in text.split(",") if name.strip()]
     if len(names) != 2 or run.args["profile"] or run.args["running"]:

@@ -15,7 +15,7 @@ from stoker.fleet.flags import Flag
 from stoker.tasks.command import DIFF, HOST, INVENTORY, JSON, READING, command
 
 if TYPE_CHECKING:
-    from stoker.config.inventory import Host
+    from stoker.config.inventories.inventory import Host
     from stoker.tasks.run import Run
 
 
@@ -29,7 +29,7 @@ def hosts(run: Run) -> int:
 
     In --json, `inventory` is what `ansible-inventory --list` prints.
     """
-    from stoker.config import inventory_listing
+    from stoker.config.inventories import listing as inventory_listing
 
     found = run.hosts()
     inventory = run.project.inventory_of(run.args["host"])
@@ -73,7 +73,7 @@ def _row(name: str, summary: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _show_variables(run: Run, found: Sequence[Host]) -> None:
     """Each host's variables by name, a line each."""
-    from stoker.config import inventory_listing
+    from stoker.config.inventories import listing as inventory_listing
 
     for host in found:
         run.screen.say((host.name, "bold"))

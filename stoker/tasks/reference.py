@@ -175,7 +175,8 @@ newer Stoker. What a schema allows has no mistake of shape. In this the loader i
 
 def profile() -> str:
     """The page about profiles, its fields out of the models."""
-    from stoker.config import profile_model, profile_sections
+    from stoker.config.profiles import model as profile_model
+    from stoker.config.profiles import sections as profile_sections
 
     parts = [_PROFILE_HEAD, "## Fields\n", _fields("", profile_model.Profile)]
     for name, section in (

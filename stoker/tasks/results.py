@@ -143,7 +143,7 @@ def _probed(record: Record) -> list[tuple[str, str]]:
     """What a record of all-reduces tells besides its figures; nothing of any other."""
     if record.bench.name != "allreduce":
         return []
-    from stoker.fleet.probelines import curve, lines
+    from stoker.fleet.measuring.probelines import curve, lines
 
     return [*lines(record, {}, {}), *curve(record)]
 

@@ -22,7 +22,7 @@ from stoker.screen import Board, Screen, seconds
 from stoker.tasks.outcomes import code_of, result_data, told
 
 if TYPE_CHECKING:  # what plans a launch is loaded where one is planned, and SSH where a host is reached
-    from stoker.config.inventory import Host
+    from stoker.config.inventories.inventory import Host
     from stoker.fleet.session import OnText
     from stoker.plan import LaunchPlan
     from stoker.reach.bare import Finished

@@ -10,14 +10,12 @@ from pydantic import TypeAdapter
 
 import stoker
 from stoker import benchmarks
-from stoker.config import (
-    schema_inventory,
-    schema_playbook,
-    schema_profile,
-    schema_settings,
-)
 from stoker.config import schema_parts as parts
 from stoker.config.schema_parts import Schema
+from stoker.config.schemas import inventory as schema_inventory
+from stoker.config.schemas import playbook as schema_playbook
+from stoker.config.schemas import profile as schema_profile
+from stoker.config.schemas import settings as schema_settings
 from stoker.fleet.books.arguments import Argument
 from stoker.fleet.books.verbs import IN_BOOKS
 from stoker.fleet.flags import Flag

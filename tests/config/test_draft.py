@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker import engines, plan
-from stoker.config import draft, draftargs, template, yamlfile, yamlwrite
-from stoker.config.inventory import Host
-from stoker.config.profile import Library, Profile
+from stoker.config import yamlwrite
+from stoker.config.drafts import draft, draftargs
+from stoker.config.files import yamlfile
+from stoker.config.inventories.inventory import Host
+from stoker.config.profiles.profile import Library, Profile
+from stoker.config.templating import template
 
 PROCESS = {"pid": 7, "user": "ann"}
 AROUND: dict[str, Any] = {"wrap": [], "cpus": "", "memory": [], "nice": 0}

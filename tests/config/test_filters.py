@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.config import filters_lists, filters_text, template, value_tests
+from stoker.config.templating import lists as filters_lists
+from stoker.config.templating import template, value_tests
+from stoker.config.templating import text as filters_text
 from stoker.errors import InputError
 
 FEW = settings(max_examples=60, deadline=None)

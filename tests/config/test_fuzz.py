@@ -25,8 +25,8 @@ from invoke.config import Config
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from stoker.config.secrets import Secrets
-from stoker.config.secretsources import FromFile
+from stoker.config.secrecy.secrets import Secrets
+from stoker.config.secrecy.secretsources import FromFile
 from stoker.errors import InputError
 from stoker.results.baseline import Baselines
 from stoker.tasks import check_settings_files, lint, play, profiles, project, schemas

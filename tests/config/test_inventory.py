@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.config import inventory
-from stoker.config.inventory_vars import MAGIC, near_name
-from stoker.config.yamlfile import Secret, Vault
+from stoker.config.files.yamlfile import Secret, Vault
+from stoker.config.inventories import inventory
+from stoker.config.inventories.vars import MAGIC, near_name
 from stoker.errors import ConfigError, InputError
 from tests.config.conftest import CASES
 

@@ -21,8 +21,9 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from stoker.config import inventory, inventory_listing
-from stoker.config.inventory_vars import MAGIC
+from stoker.config.inventories import inventory
+from stoker.config.inventories import listing as inventory_listing
+from stoker.config.inventories.vars import MAGIC
 from stoker.errors import ConfigError, InputError
 from tests.config.conftest import CASES
 from tests.config.judge import Judge

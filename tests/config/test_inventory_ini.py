@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.config import inventory
-from stoker.config.inventory_ini import literal
+from stoker.config.inventories import inventory
+from stoker.config.inventories.ini import literal
 from stoker.errors import ConfigError
 
 Written = Callable[[Mapping[str, str]], Path]

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.config import inventory, inventory_program
-from stoker.config.inventory_model import Definitions
-from stoker.config.inventory_vars import MAGIC
+from stoker.config.inventories import inventory
+from stoker.config.inventories import program as inventory_program
+from stoker.config.inventories.model import Definitions
+from stoker.config.inventories.vars import MAGIC
 from stoker.errors import ConfigError
 
 Written = Callable[[Mapping[str, str]], Path]

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from stoker import tuning
-from stoker.config.lint import Finding, fold
-from stoker.config.lint_codes import CODES
-from stoker.config.lint_secrets import likeness
+from stoker.config.linting.codes import CODES
+from stoker.config.linting.lint import Finding, fold
+from stoker.config.linting.secrets import likeness
 from stoker.config.settings import Settings
 from stoker.errors import ConfigError, InputError
 from stoker.fleet.linting import lint

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.config import patterns
+from stoker.config.inventories import patterns
 from stoker.errors import InputError
 
 Written = Callable[[Mapping[str, str]], Path]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.config import playbook
-from stoker.config.playbook import Playbook
-from stoker.config.playbooktree import Entry, Task
+from stoker.config.books import playbook
+from stoker.config.books.playbook import Playbook
+from stoker.config.books.playbooktree import Entry, Task
 from stoker.errors import EXIT_INPUT, ConfigError, InputError
 from stoker.fleet.books.verbs import modules
 from tests.config.conftest import CASES

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker import benchmarks
-from stoker.config.inventory import Host
-from stoker.config.profile import Library, Profile
-from stoker.config.yamlfile import Secret
+from stoker.config.files.yamlfile import Secret
+from stoker.config.inventories.inventory import Host
+from stoker.config.profiles.profile import Library, Profile
 from stoker.errors import ConfigError, InputError
 
 CASES = Path(__file__).parents[1] / "cases" / "profile"

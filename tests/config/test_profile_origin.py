@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.config.inventory import Host
-from stoker.config.profile import Library
-from stoker.config.profile_origin import Setting, differences
+from stoker.config.inventories.inventory import Host
+from stoker.config.profiles.origin import Setting, differences
+from stoker.config.profiles.profile import Library
 
 HOST = Host("h", {"models": "/m"}, (), "")
 FILES = {

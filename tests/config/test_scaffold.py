@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stoker.config import inventory, playbook, scaffold, settings
-from stoker.config.inventory import Host
-from stoker.config.profile import Library
+from stoker.config import scaffold, settings
+from stoker.config.books import playbook
+from stoker.config.inventories import inventory
+from stoker.config.inventories.inventory import Host
+from stoker.config.profiles.profile import Library
 from stoker.errors import InputError
 from stoker.fleet.books import verbs
 from stoker.plan import LaunchPlan, build

@@ -16,10 +16,13 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.config import inventory, invokefile, playbook, template
+from stoker.config import invokefile
 from stoker.config import settings as stoker_settings
-from stoker.config.inventory import Host
-from stoker.config.profile import Library
+from stoker.config.books import playbook
+from stoker.config.inventories import inventory
+from stoker.config.inventories.inventory import Host
+from stoker.config.profiles.profile import Library
+from stoker.config.templating import template
 from stoker.errors import ConfigError, InputError
 from stoker.fleet.books import verbs
 from stoker.results import accepted

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.config.script import render
-from stoker.config.template import BadTemplate
+from stoker.config.templating.script import render
+from stoker.config.templating.template import BadTemplate
 
 
 def script(tmp_path: Path, text: str, **context: Any) -> str:

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.config import settings
-from stoker.config.mask import MASK, Mask
-from stoker.config.secrets import MAX_BYTES, Secrets
-from stoker.config.secretsources import FromCommand, FromFile
+from stoker.config.secrecy.mask import MASK, Mask
+from stoker.config.secrecy.secrets import MAX_BYTES, Secrets
+from stoker.config.secrecy.secretsources import FromCommand, FromFile
 from stoker.errors import InputError
 from stoker.tasks import faults
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.config.template import BadTemplate, check, evaluate, render, render_exact
-from stoker.config.yamlfile import Secret, Vault
+from stoker.config.files.yamlfile import Secret, Vault
+from stoker.config.templating.template import BadTemplate, check, evaluate, render, render_exact
 
 VARIABLES: dict[str, Any] = {
     "models": "/srv/models",

@@ -12,9 +12,9 @@ import pytest
 from jinja2 import meta
 
 from stoker import plan as plans
-from stoker.config.inventory import Host
-from stoker.config.profile import Library
-from stoker.config.template import BadTemplate
+from stoker.config.inventories.inventory import Host
+from stoker.config.profiles.profile import Library
+from stoker.config.templating.template import BadTemplate
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "stoker" / "templates" / "launch.sh.j2"

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.config import inventory, vault
-from stoker.config.inventory_listing import shown_vars
-from stoker.config.mask import Mask
-from stoker.config.secrets import Secrets
-from stoker.config.yamlfile import Vault
+from stoker.config.files.yamlfile import Vault
+from stoker.config.inventories import inventory
+from stoker.config.inventories.listing import shown_vars
+from stoker.config.secrecy import vault
+from stoker.config.secrecy.mask import Mask
+from stoker.config.secrecy.secrets import Secrets
 from stoker.errors import ConfigError, InputError
 
 pytest.importorskip("ansible", reason="ansible-core, of the extra dev, makes the vaults")

@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.config import yamltree
-from stoker.config.yamlfile import MAX_BYTES, Secret, Vault, load, loads, read_as
+from stoker.config.files import yamltree
+from stoker.config.files.yamlfile import MAX_BYTES, Secret, Vault, load, loads, read_as
 from stoker.errors import ConfigError
 
 Written = Callable[[Mapping[str, str]], Path]

@@ -14,8 +14,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from stoker.config.inventory import Host
-from stoker.config.profile import Library
+from stoker.config.inventories.inventory import Host
+from stoker.config.profiles.profile import Library
 from tests.e2e.project import Ended, ProjectFolder
 from tests.sshd import free_port
 

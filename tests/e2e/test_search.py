@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from stoker.config.inventory import Host
-from stoker.config.profile import Library
+from stoker.config.inventories.inventory import Host
+from stoker.config.profiles.profile import Library
 from tests.e2e.project import ProjectFolder
 
 NOTES = Path(__file__).parents[1] / "cases/search/notes"

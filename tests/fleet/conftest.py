@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from stoker.config import extravars, playbook, settings
-from stoker.config.inventory import Host
-from stoker.config.playbook import Play, Task
+from stoker.config import extravars, settings
+from stoker.config.books import playbook
+from stoker.config.books.playbook import Play, Task
+from stoker.config.inventories.inventory import Host
 from stoker.fleet.books import play as playing
 from stoker.fleet.books import playlog
 from stoker.fleet.books.recap import Report

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stoker.config import extravars
-from stoker.config.inventory import Host
+from stoker.config.inventories.inventory import Host
 from stoker.errors import ConfigError, HostFailed, HostUnreachable, InputError, StokerError
 from stoker.fleet.books.call import Timed
 from stoker.fleet.books.recap import COUNTED, Part, Report

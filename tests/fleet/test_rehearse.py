@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from benchmarks import playbooks
-from stoker.config import playbook, settings
-from stoker.config.inventory import Host
+from stoker.config import settings
+from stoker.config.books import playbook
+from stoker.config.inventories.inventory import Host
 from stoker.config.layers import Kinds, Layers, Watched
 from stoker.errors import ConfigError
 from stoker.fleet.books import play as playing

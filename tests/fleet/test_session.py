@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stoker.config.inventory import Host
+from stoker.config.inventories.inventory import Host
 from stoker.fleet.books.verbs import VERBS
 from stoker.fleet.project import Project
 from stoker.fleet.session import Session

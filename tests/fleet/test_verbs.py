@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stoker.config import settings
-from stoker.config.inventory import Host
+from stoker.config.inventories.inventory import Host
 from stoker.errors import HostFailed, InputError
 from stoker.fleet import daily, life, matrix, servers
 from stoker.fleet.books.verbs import VERBS, by_hand, by_hand_hidden

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from stoker.agent import secretsfile
-from stoker.config.inventory import Host
-from stoker.config.profile import Profile
-from stoker.config.secrets import Secrets
+from stoker.config.inventories.inventory import Host
+from stoker.config.profiles.profile import Profile
+from stoker.config.secrecy.secrets import Secrets
 from stoker.plan import LaunchPlan, build
 
 HOST = Host("node174", {}, ("gpu",), "inventory/hosts.yml:3")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stoker.config.profile import Profile
-from stoker.config.template import BadTemplate
+from stoker.config.profiles.profile import Profile
+from stoker.config.templating.template import BadTemplate
 from stoker.engines import get
 from stoker.errors import InputError
 from stoker.plan import Instead, KillPolicy, build

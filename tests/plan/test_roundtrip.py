@@ -10,9 +10,9 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from stoker.config.inventory import Host
-from stoker.config.profile import Library
-from stoker.config.template import has_template
+from stoker.config.inventories.inventory import Host
+from stoker.config.profiles.profile import Library
+from stoker.config.templating.template import has_template
 from stoker.plan import LaunchPlan, build
 from tests.plan.conftest import Shell
 from tests.plan.test_script import Folder

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.config import inventory
-from stoker.config.profile import Library
+from stoker.config.inventories import inventory
+from stoker.config.profiles.profile import Library
 from stoker.tuning import Catalogue, Setting, check, codes
 
 CASES = Path(__file__).parent.parent / "cases" / "tuning"

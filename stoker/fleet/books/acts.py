@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stoker.config import template
-from stoker.config.playbooktree import Task
+from stoker.config.books.playbooktree import Task
+from stoker.config.templating import template
 from stoker.errors import HostError, HostFailed, InputError, StokerError
 from stoker.fleet.books.flow import Done
 from stoker.fleet.books.playlog import Journal

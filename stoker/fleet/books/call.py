@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stoker.config.playbooktree import Module, Task
+from stoker.config.books.playbooktree import Module, Task
 from stoker.config.settings import number
 from stoker.errors import HostFailed, InputError
 from stoker.fleet.books import vaulted

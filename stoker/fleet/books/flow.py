@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from stoker.config.playbooktree import Block, Entry, Task
+from stoker.config.books.playbooktree import Block, Entry, Task
 from stoker.fleet.books.result import Result
 from stoker.fleet.books.stages import Stage
 

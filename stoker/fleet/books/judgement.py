@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from stoker.config.playbooktree import Task
+from stoker.config.books.playbooktree import Task
 from stoker.config.settings import whole
 from stoker.errors import HostFailed, InputError, StokerError
 from stoker.fleet.books.call import limit, truth

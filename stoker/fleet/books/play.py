@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from stoker.config.inventory import Host
-from stoker.config.playbooktree import Playbook
+from stoker.config.books.playbooktree import Playbook
+from stoker.config.inventories.inventory import Host
 from stoker.errors import ConfigError
 from stoker.fleet.books import serial, undefined
 from stoker.fleet.books.acts import Acts

@@ -17,7 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
-from stoker.config.playbooktree import Task
+from stoker.config.books.playbooktree import Task
 from stoker.errors import HostFailed, InputError
 from stoker.fleet.books.result import Result
 from stoker.fleet.books.stages import Options

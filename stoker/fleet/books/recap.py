@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from stoker.config.playbooktree import Play, Task
+from stoker.config.books.playbooktree import Play, Task
 from stoker.errors import EXIT_DONE, EXIT_INTERRUPTED, HostUnreachable, StokerError, exit_code_of
 from stoker.fleet.books.result import Result
 from stoker.fleet.session import Session

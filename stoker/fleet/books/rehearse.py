@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stoker.config.inventory import Host
+from stoker.config.books.playbooktree import Block, Entry, Task, flat
+from stoker.config.files.yamlfile import Vault
+from stoker.config.inventories.inventory import Host
 from stoker.config.layers import Kinds, Watched, Without
-from stoker.config.playbooktree import Block, Entry, Task, flat
-from stoker.config.yamlfile import Vault
 from stoker.errors import ConfigError, InputError, Problem
 from stoker.fleet import servers
 from stoker.fleet.books import vaulted

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stoker.config import template
-from stoker.config.playbooktree import Block, Entry, Play, Playbook, Task
+from stoker.config.books.playbooktree import Block, Entry, Play, Playbook, Task
+from stoker.config.templating import template
 from stoker.errors import InputError, StokerError
 from stoker.fleet.books.call import arguments, around
 from stoker.fleet.books.scope import Frame, HostVars, Scope, own

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stoker.config import template
-from stoker.config.inventory import Host
+from stoker.config.books.playbooktree import Conditions
+from stoker.config.inventories.inventory import Host
 from stoker.config.layers import Layers
-from stoker.config.playbooktree import Conditions
+from stoker.config.templating import template
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stoker.config.mask import Mask
+from stoker.config.secrecy.mask import Mask
 from stoker.errors import HostFailed
 from stoker.fleet import daily
 from stoker.fleet.books import vaulted

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from stoker.config import inventory as inventories
-from stoker.config import template
-from stoker.config.inventory import Host
-from stoker.config.playbooktree import Block, Entry, Play, Playbook
+from stoker.config.books.playbooktree import Block, Entry, Play, Playbook
+from stoker.config.inventories import inventory as inventories
+from stoker.config.inventories.inventory import Host
+from stoker.config.templating import template
 from stoker.errors import ConfigError, InputError, nearest
 from stoker.fleet.books.startat import starting_at
 

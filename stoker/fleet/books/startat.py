@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stoker.config.playbooktree import Block, Entry, Playbook, Task, flat
+from stoker.config.books.playbooktree import Block, Entry, Playbook, Task, flat
 from stoker.errors import InputError, nearest
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stoker.config.playbooktree import Task
-from stoker.config.yamlfile import Vault
+from stoker.config.books.playbooktree import Task
+from stoker.config.files.yamlfile import Vault
 from stoker.errors import InputError, StokerError
 from stoker.fleet import servers
 from stoker.fleet.books import vaulted

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from stoker.config.books.playbooktree import Block, Entry, Task
 from stoker.config.layers import Kinds, Watched, Without
-from stoker.config.playbooktree import Block, Entry, Task
-from stoker.config.template import BadTemplate
+from stoker.config.templating.template import BadTemplate
 from stoker.errors import InputError, Problem
 from stoker.fleet.books.call import arguments
 from stoker.fleet.books.call import around as surroundings

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from stoker.config.mask import MASK
-from stoker.config.yamlfile import Vault
+from stoker.config.files.yamlfile import Vault
+from stoker.config.secrecy.mask import MASK
 from stoker.fleet.books.scope import Scope
 
 _ONE_VARIABLE = re.compile(r"\s*\{\{\s*([A-Za-z_]\w*)\s*\}\}\s*")

@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from stoker.config.playbooktree import Argument, Module
+from stoker.config.books.playbooktree import Argument, Module
 from stoker.fleet import capture, doctor, fetch, judge, life, look, measure, persist
 from stoker.fleet.books import arguments, basics, shell
 from stoker.fleet.experiments import bisect, spec, sweep, verify

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from stoker.config.playbooktree import Play, Task
+from stoker.config.books.playbooktree import Play, Task
 from stoker.fleet.books import step
 
 

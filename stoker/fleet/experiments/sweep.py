@@ -121,7 +121,7 @@ def _listed(path: Path, shown: str) -> list[tuple[Change, ...]]:
     Raises:
         ConfigError: It is not readable, or no list of ``{env: {…}, args: {…}}``; each mistake with its line.
     """
-    from stoker.config import yamlfile
+    from stoker.config.files import yamlfile
     from stoker.errors import ConfigError
     from stoker.results.changes import Change
 

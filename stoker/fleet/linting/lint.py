@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from stoker.config import lint_profile
-from stoker.config.lint import Finding, finding, fold
-from stoker.config.lint_arguments import Known
-from stoker.config.lint_host import Meant, clashes
+from stoker.config.linting import profile as lint_profile
+from stoker.config.linting.arguments import Known
+from stoker.config.linting.host import Meant, clashes
+from stoker.config.linting.lint import Finding, finding, fold
 from stoker.errors import ConfigError, InputError, Problem, StokerError, nearest
 from stoker.fleet import servers
 from stoker.fleet.linting import lint_books, lint_files
 
 if TYPE_CHECKING:
-    from stoker.config.inventory import Host
-    from stoker.config.profile import Examined
+    from stoker.config.inventories.inventory import Host
+    from stoker.config.profiles.profile import Examined
     from stoker.fleet.project import Project
 
 # Of a host's runs, for one of the engine that is asked about.

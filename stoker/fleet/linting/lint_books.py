@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker import engines
-from stoker.config import playbook, yamlfile
-from stoker.config.lint import Finding, finding
-from stoker.config.template import BadTemplate
+from stoker.config.books import playbook
+from stoker.config.files import yamlfile
+from stoker.config.linting.lint import Finding, finding
+from stoker.config.templating.template import BadTemplate
 from stoker.errors import ConfigError, InputError, Problem, nearest
 from stoker.fleet.books.rehearse import rehearse
 from stoker.fleet.books.scope import HostVars, own
@@ -21,8 +22,8 @@ from stoker.results import accepted
 from stoker.results.accepted import Baseline, Key
 
 if TYPE_CHECKING:
-    from stoker.config.playbooktree import Playbook
-    from stoker.config.yamlfile import Document
+    from stoker.config.books.playbooktree import Playbook
+    from stoker.config.files.yamlfile import Document
     from stoker.fleet.project import Project
 
 

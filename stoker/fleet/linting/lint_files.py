@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoker import engines
-from stoker.config import inventory as inventories
-from stoker.config import script, yamlfile
 from stoker.config import settings as settings_file
-from stoker.config.lint import Finding, finding
-from stoker.config.template import BadTemplate
+from stoker.config.files import yamlfile
+from stoker.config.inventories import inventory as inventories
+from stoker.config.linting.lint import Finding, finding
+from stoker.config.templating import script
+from stoker.config.templating.template import BadTemplate
 from stoker.errors import ConfigError, InputError, Problem, nearest
 from stoker.fleet import servers
 from stoker.fleet.project import Project
 from stoker.fleet.session import target_of
 
 if TYPE_CHECKING:
-    from stoker.config.inventory import Host, Inventory
-    from stoker.config.profile import Examined
-    from stoker.config.yamlfile import Document, Vault
+    from stoker.config.files.yamlfile import Document, Vault
+    from stoker.config.inventories.inventory import Host, Inventory
+    from stoker.config.profiles.profile import Examined
     from stoker.plan import LaunchPlan
 
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(: .*)?")

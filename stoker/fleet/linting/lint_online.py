@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stoker.config.lint_arguments import Known
+from stoker.config.linting.arguments import Known
 from stoker.engines import arguments
 from stoker.engines.arguments import Arguments
 from stoker.errors import InputError, StokerError
 from stoker.fleet.hostdata import reading
 
 if TYPE_CHECKING:
-    from stoker.config.inventory import Host
-    from stoker.config.profile import Examined
+    from stoker.config.inventories.inventory import Host
+    from stoker.config.profiles.profile import Examined
     from stoker.fleet.pool import HostResult
     from stoker.fleet.project import Project
     from stoker.fleet.session import Session

@@ -159,8 +159,8 @@ def _plan(job: Job, plan: LaunchPlan) -> LaunchPlan:
 
 def _settings(plan: LaunchPlan) -> llamabench.Settings:
     """What of the profile's settings llama-bench has."""
-    from stoker.config.profile import Profile
-    from stoker.config.profile_model import flag_of
+    from stoker.config.profiles.model import flag_of
+    from stoker.config.profiles.profile import Profile
 
     args = Profile.from_plain(dict(plan.resolved)).server.args
     return llamabench.settings(

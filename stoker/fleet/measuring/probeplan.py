@@ -32,7 +32,7 @@ def in_place(job: Job, plan: LaunchPlan, slot: str, command: tuple[str, ...], en
         command: As ``Instead`` takes it.
         engine: How its processes look on the host.
     """
-    from stoker.config.profile import Profile
+    from stoker.config.profiles.profile import Profile
     from stoker.plan import Instead, KillPolicy, build
 
     instead = Instead(slot, command, engine, KillPolicy(plan.kill.protect, _GRACE_S))

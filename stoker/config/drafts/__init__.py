@@ -1,0 +1,1 @@
+"""Profiles written from servers that run."""

@@ -1,0 +1,1 @@
+"""Text and YAML files with the place of each value."""

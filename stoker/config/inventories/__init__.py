@@ -1,0 +1,1 @@
+"""Inventories as Ansible writes them, read from every form."""

@@ -1,0 +1,1 @@
+"""What is wrong, or only looks wrong, before a host is touched."""

@@ -1,0 +1,1 @@
+"""Profiles: how a server is started, proven and measured."""

@@ -1,0 +1,1 @@
+"""Secrets and vaults: where they stand, and that nobody sees them."""

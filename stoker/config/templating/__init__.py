@@ -1,0 +1,1 @@
+"""Templates in a sandbox, with Ansible's filters and tests."""
