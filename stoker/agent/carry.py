@@ -6,13 +6,14 @@ wants; then bytes follow, with nothing between them:
 ``{"do": "send", "root", "files": [{path, size, offset}], "silence_s", "alive_s"}``: each file's bytes from
 ``offset`` to ``size``, as many as were announced and no more, and behind them the 32 bytes of the sha256 of
 all its bytes.
-While nothing is sent, because what is there already is read for its checksum, an empty line on stderr every
-``alive_s`` says that we are alive.
 
 ``{"do": "put", "root", "folders": [{path, mode}], "files": [{path, size, mode, sha256}], "check",
-"silence_s"}``: answered by ``{"have": [bytes, …], "root"}`` on a line: how much of each is here: all of it,
-where a file of that name is the same; the part that an interrupted one left; or -1. Unless ``check`` is set,
-the bytes behind that are taken, and at the end comes ``{"put": count}``.
+"silence_s", "alive_s"}``: answered by ``{"have": [bytes, …], "root"}`` on a line: how much of each is here: all
+of it, where a file of that name is the same; the part that an interrupted one left; or -1. Unless ``check`` is
+set, the bytes behind that are taken, and at the end comes ``{"put": count}``.
+
+While nothing is said, because what is there already is read for its checksum, an empty line on stderr every
+``alive_s`` says that we are alive.
 
 ``{"error": {what, path}}`` may come in place of any line, and is the last. Where files are sent, the stream
 ends instead, and the reason stands on stderr.
@@ -20,6 +21,8 @@ ends instead, and the reason stands on stderr.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -30,13 +33,14 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict
+    from typing import Any, Dict, Tuple
 
 _BLOCK = 1 << 18
 _LARGE = 1 << 20
 # What a pipe holds at most, and what makes a packet worth sending.
 _PIECE = 1 << 16
 _PACKET = 1 << 14
+_MOST_OPEN = 64  # parts at once; an interruption leaves one
 _FIRST_S = 60.0  # until the order has come, which says how long silence is borne
 
 
@@ -98,6 +102,20 @@ class _Sink:
         self.write(b"")
 
 
+class _Alive:
+    """Says now and then that we are, while we read what nobody waits for."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._told = time.monotonic()
+
+    def tick(self) -> None:
+        """A block was read."""
+        if time.monotonic() - self._told > self._seconds:
+            self._told = time.monotonic()
+            sys.stderr.write("\n")
+
+
 class _Watch:
     """So many seconds for what stands in its block."""
 
@@ -145,6 +163,7 @@ def _say(sink: Any, message: Dict[str, Any]) -> None:
 
 def _send(order: Dict[str, Any], sink: Any) -> None:
     """As many bytes of each file as were announced, and their checksum."""
+    alive = _Alive(order["alive_s"])
     try:
         for item in order["files"]:
             path = os.path.join(order["root"], item["path"])
@@ -154,7 +173,7 @@ def _send(order: Dict[str, Any], sink: Any) -> None:
                 before = os.fstat(fd)
                 if not stat.S_ISREG(before.st_mode):
                     raise Refused("is no regular file any more", item["path"])
-                digest = _send_one(file, item, sink, order["alive_s"])
+                digest = _send_one(file, item, sink, alive)
                 after = os.fstat(fd)
                 # What only grew is as it was, as far as it was announced.
                 if after.st_mtime_ns != before.st_mtime_ns and after.st_size <= item["size"]:
@@ -164,9 +183,9 @@ def _send(order: Dict[str, Any], sink: Any) -> None:
         sink.flush()  # the files before the one that cannot be sent are whole
 
 
-def _send_one(file: Any, item: Dict[str, Any], sink: Any, alive_s: float) -> bytes:
+def _send_one(file: Any, item: Dict[str, Any], sink: Any, alive: Any) -> bytes:
     """The bytes of one; the checksum of all that it has, sent or not."""
-    digest, at, told = hashlib.sha256(), 0, time.monotonic()
+    digest, at = hashlib.sha256(), 0
     while at < item["size"]:
         is_there = at < item["offset"]
         block = file.read(min((item["offset"] if is_there else item["size"]) - at, _BLOCK))
@@ -175,10 +194,9 @@ def _send_one(file: Any, item: Dict[str, Any], sink: Any, alive_s: float) -> byt
         digest.update(block)
         if not is_there:
             sink.gather(block)
-        elif time.monotonic() - told > alive_s:
-            told = time.monotonic()
+        else:
             sink.flush()
-            sys.stderr.write("\n")
+            alive.tick()
         at += len(block)
     return digest.digest()
 
@@ -187,8 +205,10 @@ def _put(order: Dict[str, Any], source: Any, sink: Any) -> None:
     """Take files; see the module."""
     root = os.path.abspath(os.path.expanduser(order["root"]))
     files = [dict(item, place=_place(root, item["path"])) for item in order["files"]]
+    alive, parts = _Alive(order["alive_s"]), 0
     for item in files:
-        item["have"] = _have(item)
+        item["have"] = _have(item, alive, parts < _MOST_OPEN)
+        parts += "part" in item
     _check_room(root, sum(item["size"] - max(item["have"], 0) for item in files))
     _say(sink, {"have": [item["have"] for item in files], "root": root})
     if order["check"]:
@@ -220,32 +240,61 @@ def _part(item: Dict[str, Any]) -> str:
     return os.path.join(folder, ".stoker-%s.part" % word)
 
 
-def _have(item: Dict[str, Any]) -> int:
-    """How many bytes of a file are here; -1 for none of it."""
-    size = int(item["size"])
+def _have(item: Dict[str, Any], alive: Any, may_open: bool) -> int:
+    """How many bytes of a file are here; -1 for none of it. A part of it stays open and locked."""
+    size, place = int(item["size"]), item["place"]
     try:
-        info = os.stat(item["place"])
-        same = stat.S_ISREG(info.st_mode) and info.st_size == size
-        if (
-            same
-            and not os.path.islink(item["place"])
-            and _digest(item["place"]).hexdigest() == item["sha256"]
-        ):
-            return size
+        info = os.lstat(place)
+        if stat.S_ISREG(info.st_mode) and info.st_size == size:
+            with open(place, "rb") as file:
+                if _digest(file, alive).hexdigest() == item["sha256"]:
+                    return size
     except OSError:
         pass
-    try:
-        info = os.lstat(_part(item))
-    except OSError:
+    part = _locked(_part(item)) if may_open else None
+    if part is None:
         return -1
-    return info.st_size if stat.S_ISREG(info.st_mode) and info.st_size < size else -1
+    there = os.fstat(part.fileno()).st_size
+    item["part"], item["digest"] = part, hashlib.sha256()
+    if there < size:
+        item["digest"] = _digest(part, alive)
+        return there
+    part.truncate(0)
+    return -1
 
 
-def _digest(path: str) -> Any:
+def _locked(path: str) -> Any:
+    """A part that an interrupted transfer left; None where there is none, or another fills it just now."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    file = open(fd, "r+b", 0)  # noqa: SIM115 - it stays open with its lock
+    try:
+        info = os.fstat(fd)
+        # Under the same name still: who had the lock before us may have finished it.
+        if stat.S_ISREG(info.st_mode) and _lock(fd) and os.path.samestat(info, os.lstat(path)):
+            return file
+    except OSError:
+        pass
+    file.close()
+    return None
+
+
+def _lock(fd: int) -> bool:
+    """Whether the file is ours; it is where its file system has no locks."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EINTR)
+    return True
+
+
+def _digest(file: Any, alive: Any) -> Any:
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(_BLOCK), b""):
-            digest.update(block)
+    for block in iter(lambda: file.read(_BLOCK), b""):
+        digest.update(block)
+        alive.tick()
     return digest
 
 
@@ -262,26 +311,53 @@ def _check_room(root: str, size: int) -> None:
 
 def _take(item: Dict[str, Any], there: int, source: Any) -> None:
     """One file: under its temporary name, checked, synced, renamed."""
-    part = _part(item)
-    os.makedirs(os.path.dirname(part), exist_ok=True)
-    digest = _digest(part) if there else hashlib.sha256()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_APPEND if there else os.O_TRUNC)
-    with open(os.open(part, flags, 0o600), "wb", 0) as out:
-        left = item["size"] - there
-        while left:
-            block = source.read1(min(left, _BLOCK))
-            if not block:
-                raise Refused("the stream ended in the middle of it", item["place"])
-            _write(out, block)
-            digest.update(block)
-            left -= len(block)
-        if digest.hexdigest() != item["sha256"]:
-            os.unlink(part)
-            raise Refused("what came is not what was announced: it changed on the way", item["place"])
-        os.fchmod(out.fileno(), item["mode"])
-        if item["size"] >= _LARGE:  # thousands of small ones would wait for the disk thousands of times
-            os.fsync(out.fileno())
-    os.rename(part, item["place"])
+    os.makedirs(os.path.dirname(item["place"]), exist_ok=True)
+    path, part, lasts = _opened(item)
+    digest, is_kept = item.get("digest") or hashlib.sha256(), lasts
+    with part:
+        try:
+            _fill(item, there, source, part, digest)
+            if digest.hexdigest() != item["sha256"]:
+                is_kept = False
+                raise Refused("what came is not what was announced: it changed on the way", item["place"])
+            os.fchmod(part.fileno(), item["mode"])
+            if item["size"] >= _LARGE:  # thousands of small ones would wait for the disk thousands of times
+                os.fsync(part.fileno())
+            os.rename(path, item["place"])
+            is_kept = True
+        finally:
+            if not is_kept:
+                os.unlink(path)
+
+
+def _opened(item: Dict[str, Any]) -> Tuple[str, Any, bool]:
+    """(path, file, whether the next transfer can go on with it) of what a file is written to."""
+    path = _part(item)
+    if "part" in item:
+        return path, item["part"], True
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o600)
+        if _lock(fd):
+            return path, open(fd, "wb", 0), True
+        os.close(fd)
+    except FileExistsError:
+        pass
+    # Another transfer of the same file is at it.
+    path = os.path.join(os.path.dirname(path), ".stoker-%s.part" % os.urandom(8).hex())
+    return path, open(os.open(path, flags, 0o600), "wb", 0), False
+
+
+def _fill(item: Dict[str, Any], there: int, source: Any, part: Any, digest: Any) -> None:
+    """The rest of its bytes."""
+    left = item["size"] - there
+    while left:
+        block = source.read1(min(left, _BLOCK))
+        if not block:
+            raise Refused("the stream ended in the middle of it", item["place"])
+        _write(part, block)
+        digest.update(block)
+        left -= len(block)
 
 
 def _write(out: Any, block: bytes) -> None:
