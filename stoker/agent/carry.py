@@ -8,9 +8,9 @@ wants; then bytes follow, with nothing between them:
 all its bytes.
 
 ``{"do": "put", "root", "folders": [{path, mode}], "files": [{path, size, mode, sha256}], "check",
-"silence_s", "alive_s"}``: answered by ``{"have": [bytes, …], "root"}`` on a line: how much of each is here: all
-of it, where a file of that name is the same; the part that an interrupted one left; or -1. Unless ``check`` is
-set, the bytes behind that are taken, and at the end comes ``{"put": count}``.
+"silence_s", "alive_s"}``: answered by ``{"have": [bytes, …], "root"}`` on a line: how much of each is here:
+all of it, where a file of that name is the same; the part that an interrupted one left; or -1. Unless
+``check`` is set, the bytes behind that are taken, and at the end comes ``{"put": count}``.
 
 While nothing is said, because what is there already is read for its checksum, an empty line on stderr every
 ``alive_s`` says that we are alive.

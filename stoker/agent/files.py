@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 MAX_FILES = 20000
+MAX_DEPTH = 200
 _BLOCK = 1 << 20
 
 
 def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     """Every regular file of a folder with its size; none of them is read.
 
-    Links are not followed; they, other files than regular ones, and names that are no UTF-8 are listed as
-    skipped.
+    Links are not followed; they, other files than regular ones, names that are no UTF-8, and what lies deeper
+    than any program can go are listed as skipped.
 
     Args:
         ctx: The operation's context.
@@ -83,6 +84,8 @@ def _single(path: str, most: Any) -> Dict[str, Any]:
         AgentError: ``io``: it cannot be read, or is too large.
     """
     folder, name = os.path.split(path)
+    if not _is_text(name):
+        raise AgentError("io", "%s: its name is no UTF-8" % ascii(path)[1:-1])
     try:
         info = _readable(path)
     except OSError as error:
@@ -106,9 +109,11 @@ def _looked(
     """
     files: List[Dict[str, Any]] = []
     skipped: List[Dict[str, Any]] = []
-    for name, odd in _walk(root):
-        ctx.check_cancelled()
-        info = None if odd else _readable(os.path.join(root, name))
+    for name, odd in _walk(ctx, root):
+        try:
+            info = None if odd else _readable(os.path.join(root, name))
+        except FileNotFoundError:
+            continue  # it went since its folder was read
         if info is None:
             skipped.append({"path": name, "why": odd})
         elif most is not None and info.st_size > most:
@@ -153,23 +158,39 @@ def _expand(path: str, ctx: Context) -> str:
     return path
 
 
-def _walk(root: str, inside: str = "") -> Iterator[Tuple[str, str]]:
+def _walk(ctx: Context, root: str) -> Iterator[Tuple[str, str]]:
     """(relative name, why it is skipped or ``""``) of everything below, in order."""
-    with os.scandir(os.path.join(root, inside)) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        name = os.path.join(inside, entry.name)
-        if not _is_text(entry.name):
-            yield name, "its name is no UTF-8"
-        elif entry.is_symlink():
-            yield name, "a link"
-        elif entry.is_dir(follow_symlinks=False):
-            for below in _walk(root, name):
-                yield below
-        elif entry.is_file(follow_symlinks=False):
-            yield name, ""
-        else:
-            yield name, "no regular file"
+    rest = _inside(root, "")
+    while rest:
+        ctx.check_cancelled()
+        name, odd = rest.pop()
+        if odd is not None:
+            yield name, odd
+            continue
+        if name.count("/") >= MAX_DEPTH:
+            yield name, "it lies more than %d folders deep" % MAX_DEPTH
+            continue
+        try:
+            rest += _inside(root, name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # it went since the folder above was read, or is a folder no longer
+
+
+def _inside(root: str, folder: str) -> List[Tuple[str, Optional[str]]]:
+    """(relative name, why it is skipped or ``""``; None for a folder) of what a folder holds, last first."""
+    with os.scandir(os.path.join(root, folder)) as entries:
+        found = sorted(entries, key=lambda entry: entry.name, reverse=True)
+    return [(os.path.join(folder, entry.name), _odd(entry)) for entry in found]
+
+
+def _odd(entry: os.DirEntry[str]) -> Optional[str]:
+    if not _is_text(entry.name):
+        return "its name is no UTF-8"
+    if entry.is_symlink():
+        return "a link"
+    if entry.is_dir(follow_symlinks=False):
+        return None
+    return "" if entry.is_file(follow_symlinks=False) else "no regular file"
 
 
 def _is_text(name: str) -> bool:

@@ -14,6 +14,8 @@ from typing import Protocol
 import paramiko
 from paramiko.buffered_pipe import PipeTimeout
 
+_MOST = 16 << 20  # of a window of 2 MiB
+
 
 class _Flag(Protocol):
     """What stands for "there is something" where a descriptor is polled."""
@@ -24,9 +26,15 @@ class _Flag(Protocol):
 
 
 class Chunks:
-    """In place of paramiko's ``BufferedPipe``, with its promises: one thread feeds, another reads."""
+    """In place of paramiko's ``BufferedPipe``, with its promises: one thread feeds, another reads.
 
-    def __init__(self) -> None:
+    Args:
+        most: Bytes that may lie here unread. paramiko grants a window and does not see whether it is kept to:
+            a server that sends without end would fill our memory where it is read slowly.
+    """
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
         self._changed = threading.Condition(threading.Lock())
         self._pieces: deque[bytes] = deque()
         self._size = 0
@@ -46,8 +54,14 @@ class Chunks:
                 event.clear()
 
     def feed(self, data: bytes) -> None:
-        """Take a piece."""
+        """Take a piece.
+
+        Raises:
+            SSHException: More than what may come; in paramiko's own thread, which then ends the connection.
+        """
         with self._changed:
+            if self._size + len(data) > self._most:
+                raise paramiko.SSHException("the server sends more than it was granted")
             if data:
                 self._pieces.append(data)
                 self._size += len(data)
@@ -112,4 +126,6 @@ def in_pieces(channel: paramiko.Channel) -> paramiko.Channel:
     """The same channel, keeping what comes in pieces; before anything was asked of it."""
     for name in ("in_buffer", "in_stderr_buffer"):
         setattr(channel, name, Chunks())
+        if channel.eof_received or channel.closed:  # what had ended already stays so
+            getattr(channel, name).close()
     return channel

@@ -12,6 +12,7 @@ from stoker.reach.client import Agent
 
 MAX_BYTES = 8 << 30
 MAX_FILES = 20_000
+_MOST_DEPTH = 200  # as the agent; pathlib makes folders by recursion
 NEXT = "look at that folder on the host; what was pulled before is whole, and running it again goes on"
 _NO_NAMES = frozenset(("", ".", ".."))
 _MOST_NAME, _MOST_PATH = 255, 4096  # bytes
@@ -119,7 +120,7 @@ def _announced(item: Any) -> RemoteFile | None:
 def _fits(path: str, parts: list[str]) -> bool:
     """Whether a file system of Linux can have it; half a surrogate pair is in no name."""
     try:
-        if len(path.encode()) > _MOST_PATH:
+        if len(path.encode()) > _MOST_PATH or len(parts) > _MOST_DEPTH + 1:
             return False
     except UnicodeEncodeError:
         return False

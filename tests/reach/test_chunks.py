@@ -2,6 +2,7 @@
 
 import threading
 
+import paramiko
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,3 +81,13 @@ def test_a_flag_that_comes_late_learns_what_is_there() -> None:
     assert flag.is_set()
     assert chunks.empty() == b"a"
     assert not flag.is_set()
+
+
+def test_more_than_may_lie_unread_ends_the_connection() -> None:
+    chunks = Chunks(4)
+    chunks.feed(b"abc")
+    with pytest.raises(paramiko.SSHException):
+        chunks.feed(b"de")
+    assert chunks.read(9) == b"abc"
+    chunks.feed(b"defg")
+    assert chunks.read(9) == b"defg"

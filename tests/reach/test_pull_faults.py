@@ -186,7 +186,7 @@ def test_rest_that_fits_is_brought_where_the_whole_would_not(
 
 
 @pytest.mark.parametrize(
-    "path", ["\ud800", "a\udcff", "a\ud83d/b", "n" * 256, "\u00e9" * 128, "a/" * 2048 + "a"]
+    "path", ["\ud800", "a\udcff", "a\ud83d/b", "n" * 256, "\u00e9" * 128, "a/" * 2048 + "a", "a/" * 201 + "a"]
 )
 def test_name_that_no_file_here_can_have_is_refused(path: str) -> None:
     with pytest.raises(HostFailed) as caught:
@@ -250,6 +250,32 @@ def test_odd_part_is_not_gone_on_with(agent: Agent, remote: Path, tmp_path: Path
     assert (here / "big").read_bytes() == (remote / "big").read_bytes()
     assert outside.read_bytes() == b"precious"
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_what_lies_too_deep_is_skipped_and_the_rest_comes(agent: Agent, tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    for depth in (200, 250):
+        below = remote.joinpath(*"d" * depth)
+        below.mkdir(parents=True)
+        (below / "f").write_text("deep")
+    manifest = announced(agent, str(remote))
+    assert [file.path for file in manifest.files] == ["d/" * 200 + "f"]
+    assert manifest.skipped == (("d/" * 200 + "d", "it lies more than 200 folders deep"),)
+    fetch(agent, manifest, tmp_path / "here")
+    assert (tmp_path / "here" / ("d/" * 200) / "f").read_text() == "deep"
+
+
+def test_file_that_goes_while_its_folder_is_read_is_left_out(agent: Agent) -> None:
+    """The agent's own descriptors: that by which the folder is read is listed, and gone."""
+    assert announced(agent, "/proc/self/fdinfo").files
+
+
+def test_file_whose_name_is_no_text_is_told_as_that(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"no\xfftext")).write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / os.fsdecode(b"no\xfftext"))
+    with pytest.raises(HostFailed, match="no UTF-8") as caught:
+        announced(agent, str(tmp_path / "link"), single=True)
+    assert caught.value.kind == "io"
 
 
 @pytest.mark.long
