@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 MAX_FILES = 20000
 MAX_DEPTH = 200
+# The sizes there are no sizes: what is brought of it would be empty, or shorter than it says.
+_MADE = ("/proc/", "/sys/")
+_MADE_WHY = "the kernel makes it when it is read: cat it (inv exec)"
 _BLOCK = 1 << 20
 
 
 def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     """Every regular file of a folder with its size; none of them is read.
 
-    Links are not followed; they, other files than regular ones, names that are no UTF-8, and what lies deeper
-    than any program can go are listed as skipped.
+    Links are not followed; they, other files than regular ones, names that are no UTF-8 or have control
+    characters, what lies deeper than any program can go, and what the kernel makes up (/proc, /sys) are listed
+    as skipped.
 
     Args:
         ctx: The operation's context.
@@ -84,8 +88,10 @@ def _single(path: str, most: Any) -> Dict[str, Any]:
         AgentError: ``io``: it cannot be read, or is too large.
     """
     folder, name = os.path.split(path)
-    if not _is_text(name):
-        raise AgentError("io", "%s: its name is no UTF-8" % ascii(path)[1:-1])
+    if _misnamed(name):
+        raise AgentError("io", "%s: %s" % (ascii(path)[1:-1], _misnamed(name)))
+    if path.startswith(_MADE):
+        raise AgentError("io", "%s: %s" % (path, _MADE_WHY))
     try:
         info = _readable(path)
     except OSError as error:
@@ -109,7 +115,9 @@ def _looked(
     """
     files: List[Dict[str, Any]] = []
     skipped: List[Dict[str, Any]] = []
-    for name, odd in _walk(ctx, root):
+    made = _MADE_WHY if os.path.realpath(root).startswith(_MADE) else ""
+    for name, why in _walk(ctx, root):
+        odd = why or made
         try:
             info = None if odd else _readable(os.path.join(root, name))
         except FileNotFoundError:
@@ -184,8 +192,8 @@ def _inside(root: str, folder: str) -> List[Tuple[str, Optional[str]]]:
 
 
 def _odd(entry: os.DirEntry[str]) -> Optional[str]:
-    if not _is_text(entry.name):
-        return "its name is no UTF-8"
+    if _misnamed(entry.name):
+        return _misnamed(entry.name)
     if entry.is_symlink():
         return "a link"
     if entry.is_dir(follow_symlinks=False):
@@ -193,12 +201,14 @@ def _odd(entry: os.DirEntry[str]) -> Optional[str]:
     return "" if entry.is_file(follow_symlinks=False) else "no regular file"
 
 
-def _is_text(name: str) -> bool:
+def _misnamed(name: str) -> str:
+    """Why nobody takes a file of that name; empty for any other."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
-        return False
-    return True
+        return "its name is no UTF-8"
+    is_odd = not name.isprintable() and any(c < " " or "\x7f" <= c <= "\x9f" for c in name)
+    return "its name has control characters" if is_odd else ""
 
 
 def _digest(ctx: Context, path: str) -> str:

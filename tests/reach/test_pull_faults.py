@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from stoker.agent import files
+from stoker.agent.context import Context
+from stoker.agent.session import Session
 from stoker.errors import HostFailed, HostUnreachable, InputError
 from stoker.reach.client import Agent
 from stoker.reach.manifest import announced, read_manifest
@@ -265,9 +268,36 @@ def test_what_lies_too_deep_is_skipped_and_the_rest_comes(agent: Agent, tmp_path
     assert (tmp_path / "here" / ("d/" * 200) / "f").read_text() == "deep"
 
 
-def test_file_that_goes_while_its_folder_is_read_is_left_out(agent: Agent) -> None:
-    """The agent's own descriptors: that by which the folder is read is listed, and gone."""
-    assert announced(agent, "/proc/self/fdinfo").files
+def test_file_that_goes_while_its_folder_is_read_is_left_out(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the agent's own descriptors, that by which the folder is read is listed, and gone."""
+    monkeypatch.setattr(files, "_MADE", ("/nowhere",))
+    ctx = Context(lambda event: None, Session({**os.environ, "HOME": str(tmp_path)}))
+    assert files.manifest(ctx, {"path": "/proc/self/fdinfo"})["files"]
+
+
+def test_what_the_kernel_makes_up_does_not_come_empty(agent: Agent) -> None:
+    with pytest.raises(HostFailed, match="when it is read"):
+        announced(agent, "/proc/sys/kernel/random/boot_id", single=True)
+    folder = announced(agent, "/proc/sys/kernel/random")
+    assert folder.files == ()
+    assert any("when it is read" in why for _, why in folder.skipped)
+
+
+def test_names_that_are_refused_here_are_skipped_there(agent: Agent, tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    remote.mkdir()
+    odd = ("new\nline", "esc\x1b[2J", "del\x7f", "nel\x85", "tab\t")
+    for name in (*odd, "fine", "\u202egnp", "line\u2028", " ", "e\u0301"):
+        (remote / name).write_text(name)
+    (remote / "fol\rder").mkdir()
+    (remote / "fol\rder/inside").write_text("x")
+    manifest = announced(agent, str(remote))
+    assert {file.path for file in manifest.files} == {"fine", "\u202egnp", "line\u2028", " ", "e\u0301"}
+    assert {path for path, why in manifest.skipped} == {*odd, "fol\rder"}
+    with pytest.raises(HostFailed, match="control characters"):
+        announced(agent, str(remote / "tab\t"), single=True)
 
 
 def test_file_whose_name_is_no_text_is_told_as_that(agent: Agent, tmp_path: Path) -> None:
