@@ -26,8 +26,8 @@ def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     """Every regular file of a folder with its size; none of them is read.
 
     Links are not followed; they, other files than regular ones, names that are no UTF-8 or have control
-    characters, what lies deeper than any program can go, and what the kernel makes up (/proc, /sys) are listed
-    as skipped.
+    characters, what lies deeper than any program can go, and what the kernel makes up (/proc, /sys) are
+    listed as skipped.
 
     Args:
         ctx: The operation's context.
@@ -125,8 +125,8 @@ def _looked(
         if info is None:
             skipped.append({"path": name, "why": odd})
         elif most is not None and info.st_size > most:
-            why = "its %d bytes are over the limit of %s" % (info.st_size, most)
-            skipped.append({"path": name, "why": why})
+            large = "its %d bytes are over the limit of %s" % (info.st_size, most)
+            skipped.append({"path": name, "why": large})
         else:
             files.append(_entry(name, info))
         if len(files) + len(skipped) > MAX_FILES:
