@@ -147,7 +147,8 @@ def main(mark: str) -> int:
         else:
             _put(order, source, sink)
     except (Refused, OSError) as error:
-        path = getattr(error, "path", None) or getattr(error, "filename", None) or order["root"]
+        path = getattr(error, "path", None) or getattr(error, "filename", None)
+        path = path if isinstance(path, (str, bytes)) else order["root"]  # of an open file it is a number
         what = getattr(error, "strerror", None) or str(error)
         if order["do"] == "send":
             sys.stderr.write("%s: %s\n" % (os.fsdecode(path), what))
@@ -169,26 +170,35 @@ def _send(order: Dict[str, Any], sink: Any) -> None:
             path = os.path.join(order["root"], item["path"])
             # Without blocking: it may have become a pipe since it was announced.
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(fd, "rb", 0) as file:
-                before = os.fstat(fd)
-                if not stat.S_ISREG(before.st_mode):
-                    raise Refused("is no regular file any more", item["path"])
-                digest = _send_one(file, item, sink, alive)
-                after = os.fstat(fd)
-                # What only grew is as it was, as far as it was announced.
-                if after.st_mtime_ns != before.st_mtime_ns and after.st_size <= item["size"]:
-                    raise Refused("was written while it was read", item["path"])
-                sink.gather(digest)
+            try:
+                _send_whole(fd, item, sink, alive)
+            except OSError as error:  # which knows the number of the file only
+                raise Refused(error.strerror or str(error), item["path"]) from error
+            finally:
+                os.close(fd)
     finally:
         sink.flush()  # the files before the one that cannot be sent are whole
 
 
-def _send_one(file: Any, item: Dict[str, Any], sink: Any, alive: Any) -> bytes:
+def _send_whole(fd: int, item: Dict[str, Any], sink: Any, alive: Any) -> None:
+    """One of them, if it stays what it was."""
+    before = os.fstat(fd)
+    if not stat.S_ISREG(before.st_mode):
+        raise Refused("is no regular file any more", item["path"])
+    digest = _send_one(fd, item, sink, alive)
+    after = os.fstat(fd)
+    # What only grew is as it was, as far as it was announced.
+    if after.st_mtime_ns != before.st_mtime_ns and after.st_size <= item["size"]:
+        raise Refused("was written while it was read", item["path"])
+    sink.gather(digest)
+
+
+def _send_one(fd: int, item: Dict[str, Any], sink: Any, alive: Any) -> bytes:
     """The bytes of one; the checksum of all that it has, sent or not."""
     digest, at = hashlib.sha256(), 0
     while at < item["size"]:
         is_there = at < item["offset"]
-        block = file.read(min((item["offset"] if is_there else item["size"]) - at, _BLOCK))
+        block = os.read(fd, min((item["offset"] if is_there else item["size"]) - at, _BLOCK))
         if not block:
             raise Refused("is shorter than it was announced", item["path"])
         digest.update(block)

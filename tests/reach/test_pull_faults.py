@@ -7,6 +7,7 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -253,6 +254,29 @@ def test_odd_part_is_not_gone_on_with(agent: Agent, remote: Path, tmp_path: Path
     assert (here / "big").read_bytes() == (remote / "big").read_bytes()
     assert outside.read_bytes() == b"precious"
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link", "link to a folder"])
+def test_what_became_something_else_since_it_was_announced_is_told(
+    agent: Agent, remote: Path, tmp_path: Path, kind: str
+) -> None:
+    (remote / "f").write_text("secret")
+    manifest = announced(agent, str(remote))
+    (remote / "f").rename(tmp_path / "f")
+    acts: dict[str, Callable[[], object]] = {
+        "folder": (remote / "f").mkdir,
+        "pipe": lambda: os.mkfifo(remote / "f"),
+        "link": lambda: (remote / "f").symlink_to(tmp_path / "f"),
+        "link to a folder": lambda: (remote / "f").symlink_to(tmp_path),
+    }
+    acts[kind]()
+    with pytest.raises(HostFailed) as caught:
+        fetch(agent, manifest, tmp_path / "here", None, KEPT)
+    (said,) = caught.value.evidence
+    assert said.endswith(
+        ": Too many levels of symbolic links" if "link" in kind else "f: is no regular file any more"
+    )
+    assert not (tmp_path / "here/f").exists()
 
 
 def test_what_lies_too_deep_is_skipped_and_the_rest_comes(agent: Agent, tmp_path: Path) -> None:
