@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from stoker.results.record import Record
     from stoker.tasks.run import Run
 
+_MOST_SHOWN = 20  # of what is damaged: a list is to be seen above it
+
 
 @command(
     JSON,
@@ -59,8 +61,10 @@ def results(run: Run) -> int:
         run.screen.say(
             "no such run" if look.ids else "no run has come back yet: inv bench --host NAME brings one"
         )
-    for damaged in look.damaged:
+    for damaged in look.damaged[-_MOST_SHOWN:]:
         run.screen.say(("damaged ", "bold red"), f"{damaged.path}: {damaged.what}")
+    if len(look.damaged) > _MOST_SHOWN:
+        run.screen.say(("damaged ", "bold red"), f"and {len(look.damaged) - _MOST_SHOWN} older ones")
     return EXIT_DONE
 
 
