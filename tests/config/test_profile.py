@@ -108,6 +108,14 @@ def test_name_never_leaves_the_folder(tmp_path: Path, name: str) -> None:
         library(tmp_path, kimi=SMALL).resolve(name, HOST)
 
 
+@pytest.mark.parametrize("end", ["-probe", "-llama-bench"])
+def test_a_server_is_given_no_slot_that_a_probe_would_empty(tmp_path: Path, end: str) -> None:
+    data = {**SMALL, "server": {**SMALL["server"], "name": f"main{end}"}}
+    with pytest.raises(ConfigError) as caught:
+        library(tmp_path, kimi=data).resolve("kimi", HOST)
+    assert f"slots that end in {end} are Stoker's own" in str(caught.value.problems[0])
+
+
 @pytest.mark.parametrize("where", ["env", "args"])
 def test_a_text_that_no_process_can_be_given_is_told_by_its_place(tmp_path: Path, where: str) -> None:
     large = "x" * 140_000

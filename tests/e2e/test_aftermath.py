@@ -8,6 +8,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.project import ProjectFolder
 from tests.sshd import SshServer, free_port
 
@@ -34,6 +36,7 @@ def launched(home: Path, slot: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_where_another_slot_runs_it_is_named(project: ProjectFolder, box: SshServer) -> None:
     sleeper(project)
     assert project.inv("restart", "--host", "box", "--profile", "plain").code == 0

@@ -141,6 +141,7 @@ def test_a_captured_server_runs_on_with_an_equal_fingerprint(
     assert project.inv("kill", "--host", "box", "--profile", "mine").code == 0
 
 
+@pytest.mark.long
 def test_a_server_called_as_people_do_runs_on(
     project: ProjectFolder, home: Path, llama_server: Path, tiny_model: Path
 ) -> None:

@@ -45,6 +45,7 @@ def test_the_demo_tells_the_story_in_time(tmp_path: Path) -> None:
 @pytest.mark.alone
 @pytest.mark.engine
 @pytest.mark.timeout(180)
+@pytest.mark.long
 def test_the_demo_tells_a_true_story_with_a_real_engine(tmp_path: Path) -> None:
     ended = ProjectFolder(tmp_path / "project").inv("demo", "--engine", "llamacpp", timeout_s=150)
     assert ended.code == 0, ended.text

@@ -34,6 +34,7 @@ def found(ended: Ended, host: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.long
 def test_links_and_clocks_are_judged_once_a_server_decodes(lab: ProjectFolder) -> None:
     idle = lab.inv("doctor", *LAB, "--profile", "nccl-tuned", "--json", timeout_s=60)
     assert idle.code == 0, idle.text

@@ -86,6 +86,7 @@ def test_the_variable_that_makes_the_loss_is_found_among_three(lost: ProjectFold
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.long
 def test_a_sweep_ranks_what_serves_names_what_does_not_and_writes_the_best(project: ProjectFolder) -> None:
     plain = (project.root / "profiles/plain.yml").read_text()
     project.write("profiles/plain.yml", plain.replace("{runs: 4, tokens: 128}", "{runs: 3, tokens: 80}"))

@@ -71,6 +71,7 @@ def inv(project: ProjectFolder, command: str, *words: str, profile: bool = True)
 
 
 @pytest.mark.parametrize("init", ["systemd"], indirect=True)
+@pytest.mark.long
 def test_a_persisted_server_lives_in_its_unit_and_every_command_minds_it(
     project: ProjectFolder, tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_after_a_reboot_the_host_is_whole_serves_with_its_tuning_and_is_measured
     assert "8 GPUs instead of 9" in lame.text
 
 
+@pytest.mark.long
 def test_diff_shows_what_changes_in_the_launch_script_by_hand_and_in_a_book(fleet: Fleet) -> None:
     at = ("--host", "node175", "--profile", "nccl-tuned", "--check", "--diff")
     seen = fleet.inv("restart", *at)

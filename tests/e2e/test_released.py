@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.faults.box import Box
 from tests.sshd import SshServer
 
 
+@pytest.mark.long
 def test_the_shared_memory_that_was_removed_is_named(tmp_path: Path) -> None:
     box = Box(tmp_path, lambda folder, env: SshServer(folder, env=env))
     shm = tmp_path / "shm"

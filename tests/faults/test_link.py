@@ -77,6 +77,7 @@ def stopped(tmp_path: Path) -> Iterator[tuple[Box, Stopped]]:
     one.end()
 
 
+@pytest.mark.long
 def test_an_sshd_that_is_stopped_in_a_wait_is_a_lost_host(stopped: tuple[Box, Stopped]) -> None:
     box, cable = stopped
     command = phases.WAIT.begin(box)
@@ -90,6 +91,7 @@ def test_an_sshd_that_is_stopped_in_a_wait_is_a_lost_host(stopped: tuple[Box, St
 
 
 @pytest.mark.skipif(bool(namespaces_refused()), reason=namespaces_refused() or "-")
+@pytest.mark.long
 def test_a_cable_that_is_put_back_in_time_costs_nothing(tmp_path: Path) -> None:
     cable = Namespace()
     far = Box(tmp_path, cable.serve)

@@ -163,6 +163,7 @@ def test_of_layers_the_first_wins() -> None:
     assert (len(layers), "b" in layers, layers.get("c")) == (2, True, None)
 
 
+@pytest.mark.long
 def test_the_speed_of_a_long_book_is_measured_by_the_whole_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -61,6 +61,7 @@ def round_trip(site: Site, name: str) -> dict[str, Any]:
     return captured
 
 
+@pytest.mark.long
 def test_sglang_by_hand_runs_on_with_an_equal_fingerprint(site: Site, sglang: Start, host: LabHost) -> None:
     sglang("--enable-metrics", "--random-seed=7", env=SIX).wait_ready()
     round_trip(site, "mine")

@@ -91,10 +91,14 @@ def line(value: Any) -> str:
 
 
 def name(value: Any) -> str:
-    """A short name that can stand in a path."""
+    """A slot's name: it stands in a path, and is none of those that Stoker empties."""
     written = line(value)
     if not names.is_name(written):
         raise Wrong(f"{written!r} is no name", names.HINT)
+    ours = next((end for end in names.OURS if written.endswith(end)), "")
+    if ours:
+        what = f"slots that end in {ours} are Stoker's own: it ends what runs there"
+        raise Wrong(what, "call it otherwise")
     return written
 
 

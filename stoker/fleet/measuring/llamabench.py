@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import llamabench
+from stoker.config import names
 from stoker.errors import EXIT_DONE, HostFailed, HostInterrupted, InputError
 from stoker.fleet import servers
 from stoker.fleet.hostdata import reading
@@ -151,7 +152,7 @@ def _call(job: Job, plan: LaunchPlan) -> dict[str, Any]:
 def _plan(job: Job, plan: LaunchPlan) -> LaunchPlan:
     """What is launched in the server's place."""
     wanted = benchrun.bench_of(job, plan)
-    slot = f"{plan.slot}-{NAME}"
+    slot = plan.slot + names.LLAMA_BENCH
     program = llamabench.program(plan.argv)
     command = llamabench.command(wanted, plan.model, program, slot, _settings(plan))
     return in_place(job, plan, slot, command, _engine(plan.engine))

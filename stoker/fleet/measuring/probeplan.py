@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stoker.benchmarks import allreduce
+from stoker.config import names
 
 if TYPE_CHECKING:
     from stoker.engines.base import Engine
@@ -17,7 +18,7 @@ _GRACE_S = 3.0
 
 def plan_of(job: Job, plan: LaunchPlan, tool: str) -> LaunchPlan:
     """What is launched for a server's plan: its environment, and the probe in place of the server."""
-    slot = f"{plan.slot}-probe"
+    slot = plan.slot + names.PROBE
     command = ("{python}", "-c", allreduce.program(slot))
     return in_place(job, plan, slot, command, engine_of(plan.engine, tool))
 
