@@ -13,7 +13,7 @@ all of it, where a file of that name is the same; the part that an interrupted o
 ``check`` is set, the bytes behind that are taken, and at the end comes ``{"put": count}``.
 
 While nothing is said, because what is there already is read for its checksum, an empty line on stderr every
-``alive_s`` says that we are alive.
+``alive_s`` says that we are alive. While files are sent, whatever comes on our input says that of their reader.
 
 ``{"error": {what, path}}`` may come in place of any line, and is the last. Where files are sent, the stream
 ends instead, and the reason stands on stderr.
@@ -26,6 +26,7 @@ import fcntl
 import hashlib
 import json
 import os
+import select
 import signal
 import stat
 import sys
@@ -123,7 +124,7 @@ class _Watch:
         self._seconds = seconds
 
     def __enter__(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, self._seconds)
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -143,6 +144,7 @@ def main(mark: str) -> int:
     source.silence_s = sink.silence_s = float(order["silence_s"])
     try:
         if order["do"] == "send":
+            signal.signal(signal.SIGALRM, _heard)
             _send(order, sink)
         else:
             _put(order, source, sink)
@@ -156,6 +158,12 @@ def main(mark: str) -> int:
             _say(sink, {"error": {"what": what, "path": os.fsdecode(path)}})
         return 1
     return 0
+
+
+def _heard(*_: Any) -> None:
+    """Whoever takes nothing but speaks is busy with what it has; whoever says nothing either is gone."""
+    if not select.select([0], [], [], 0)[0] or not os.read(0, 1 << 16):
+        os._exit(4)
 
 
 def _say(sink: Any, message: Dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import functools
 import json
 import secrets
 import shlex
+import threading
 import time
 import zlib
 from collections.abc import Iterator
@@ -60,8 +61,7 @@ class Carrier:
 
     Args:
         agent: The host.
-        order: What it is to do; see ``stoker/agent/carry.py``. ``silence_s``: as long as an agent's, unless
-            it says another.
+        order: What it is to do; see ``stoker/agent/carry.py``.
         pace: How fast bytes are taken from it.
 
     Raises:
@@ -93,6 +93,17 @@ class Carrier:
         except BaseException:
             self._channel.close()
             raise
+        self._ended = threading.Event()
+        if order["do"] == "send":
+            threading.Thread(target=self._live, name=f"alive {self._host}", daemon=True).start()
+
+    def _live(self) -> None:
+        """Say that we are here: our disk may sync gigabytes, or a slow rate be asked for."""
+        while not self._ended.wait(self._silence_s / 4):
+            try:
+                self._channel.send(b"\n")
+            except Unreachable:
+                return  # whoever reads notices
 
     def __enter__(self) -> Carrier:
         return self
@@ -100,6 +111,7 @@ class Carrier:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
         self._channel.close()
 
     @property

@@ -10,7 +10,6 @@ import stat
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from stoker.errors import HostFailed, InputError
 from stoker.reach.carrier import Carrier, Pace
@@ -20,8 +19,6 @@ from stoker.reach.manifest import NEXT, Manifest, RemoteFile, refused
 from stoker.reach.parts import Part, Parts
 
 _LARGE = 1 << 20
-# How long the host waits for us to take more: our disk syncs gigabytes, or a slow rate was asked for.
-_PATIENCE_S = 900.0
 
 OnProgress = Callable[[str, int, int], None]
 
@@ -203,17 +200,14 @@ class _Stream:
             there = {file: self._there(file, place) for file, place in self._missing.items()}
             _check_room(folder, self._total - sum(there.values()))
             wanted = [{"path": f.path, "size": f.size, "offset": size} for f, size in there.items()]
-            with Carrier(self._agent, self._order(wanted), Pace(self._how.rate)) as carrier:
+            order = {"do": "send", "root": self._root, "files": wanted}
+            with Carrier(self._agent, order, Pace(self._how.rate)) as carrier:
                 for file, place in self._missing.items():
                     self._one(carrier, file, place)
         except Unreachable as error:
             raise error.at(self._agent.host) from error
         finally:
             self._parts.close()
-
-    def _order(self, wanted: list[dict[str, Any]]) -> dict[str, Any]:
-        patience_s = _PATIENCE_S + (_LARGE / self._how.rate if self._how.rate else 0.0)
-        return {"do": "send", "root": self._root, "files": wanted, "silence_s": patience_s}
 
     def _there(self, file: RemoteFile, place: Path) -> int:
         """How much of a file is here; its checksum is known before the host waits for us."""
