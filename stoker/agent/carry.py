@@ -13,7 +13,8 @@ all of it, where a file of that name is the same; the part that an interrupted o
 ``check`` is set, the bytes behind that are taken, and at the end comes ``{"put": count}``.
 
 While nothing is said, because what is there already is read for its checksum, an empty line on stderr every
-``alive_s`` says that we are alive. While files are sent, whatever comes on our input says that of their reader.
+``alive_s`` says that we are alive. While files are sent, whatever comes on our input says that of their
+reader.
 
 ``{"error": {what, path}}`` may come in place of any line, and is the last. Where files are sent, the stream
 ends instead, and the reason stands on stderr.
