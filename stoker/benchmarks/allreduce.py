@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.benchmarks.bench import Bench
+from stoker.benchmarks.bench import Bench, settled
 from stoker.errors import InputError, nearest
 
 NAME = "allreduce"
@@ -85,11 +85,7 @@ def merged(profile: Mapping[str, Any], overrides: Mapping[str, Any]) -> AllReduc
     Raises:
         InputError: Not a parameter of it, or a value that is none or out of bounds.
     """
-    mine = profile if profile.get("name") == NAME else {n: v for n, v in profile.items() if n == "runs"}
-    values = {name: _value(name, value, f"bench.{name}") for name, value in mine.items() if name != "name"}
-    given = {name: value for name, value in overrides.items() if name != "name" and value is not None}
-    values |= {name: _value(name, value, f"--{name}") for name, value in given.items()}
-    return AllReduce(**values)
+    return AllReduce(**settled(NAME, profile, overrides, _value))
 
 
 def _value(name: str, value: object, where: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,3 +94,23 @@ class Bench:
         if self.name == "decode":
             return "decode_tok_s"
         return "user_tok_s" if self.rate else "output_tok_s"
+
+
+def settled(
+    name: str,
+    profile: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    read: Callable[[str, object, str], Any],
+) -> dict[str, Any]:
+    """The parameters of a benchmark with a form of its own, as they were asked for.
+
+    Args:
+        name: The benchmark; of a profile's other one only the number of runs is taken.
+        profile: The profile's ``bench``, or that of a record.
+        overrides: What the command line says.
+        read: Types a value: (parameter, value, its place).
+    """
+    mine = profile if profile.get("name") == name else {n: v for n, v in profile.items() if n == "runs"}
+    values = {field: read(field, value, f"bench.{field}") for field, value in mine.items() if field != "name"}
+    given = {field: value for field, value in overrides.items() if field != "name" and value is not None}
+    return values | {field: read(field, value, f"--{field}") for field, value in given.items()}

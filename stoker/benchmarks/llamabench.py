@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.benchmarks.bench import Bench
+from stoker.benchmarks.bench import Bench, settled
 from stoker.benchmarks.values import BOUNDS
 from stoker.errors import InputError
 
@@ -114,11 +114,7 @@ def merged(profile: Mapping[str, Any], overrides: Mapping[str, Any]) -> LlamaBen
     Raises:
         InputError: Not a parameter of it, or a value that is none or out of bounds.
     """
-    mine = profile if profile.get("name") == NAME else {n: v for n, v in profile.items() if n == "runs"}
-    values = {name: _value(name, value, f"bench.{name}") for name, value in mine.items() if name != "name"}
-    given = {name: value for name, value in overrides.items() if name != "name" and value is not None}
-    values |= {name: _value(name, value, f"--{name}") for name, value in given.items()}
-    return LlamaBench(**values)
+    return LlamaBench(**settled(NAME, profile, overrides, _value))
 
 
 def _value(name: str, value: object, where: str) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stoker import benchmarks
-from stoker.errors import InputError
+from stoker.errors import HostFailed, HostInterrupted, InputError
 from stoker.fleet import servers
 from stoker.fleet.measuring.benchflags import BENCH
 
@@ -65,6 +65,44 @@ def profiles(job: Job) -> list[str]:
     if not found:
         raise InputError("no profile is named", where=job.host.name, next_step="name it: --profile NAME")
     return found
+
+
+def asked(job: Job, bench: Bench) -> dict[str, Any]:
+    """What the host is told of every measurement, whatever is measured."""
+    from stoker.results.identity import new_run_id
+
+    salt, salt_id = job.project.salt
+    return {
+        "engines": job.project.engines,
+        "bench": bench.to_wire(),
+        "run_id": new_run_id(job.host.name),
+        "force": job.args["force"],
+        "salt": salt,
+        "salt_id": salt_id,
+        "owner": job.project.owner,
+    }
+
+
+def in_place(job: Job, op: str, params: dict[str, Any], what: str) -> dict[str, Any]:
+    """Measure something that takes a server's place, and is gone with whoever asked for it.
+
+    Args:
+        job: Of the host.
+        op: The agent's operation.
+        params: Its own.
+        what: What it is, for messages: ``the probe of tuned``.
+
+    Raises:
+        HostInterrupted: It was cancelled.
+        HostFailed: As the host says.
+    """
+    try:
+        return job.session.call(op, params)
+    except HostFailed as error:
+        if error.kind != "cancelled":
+            raise
+        told = f"{what} was ended, and nothing of it is left there"
+        raise HostInterrupted(told, host=error.host, kind=error.kind) from error
 
 
 def subject_of(job: Job, result: dict[str, Any]) -> Subject:

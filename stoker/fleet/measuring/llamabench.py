@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import llamabench
 from stoker.config import names
-from stoker.errors import EXIT_DONE, HostFailed, HostInterrupted, InputError
+from stoker.errors import EXIT_DONE, HostFailed, InputError
 from stoker.fleet import servers
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome
@@ -125,28 +125,9 @@ def _measured(job: Job, plan: LaunchPlan, launches: int) -> tuple[Record, Sequen
 
 
 def _call(job: Job, plan: LaunchPlan) -> dict[str, Any]:
-    from stoker.results.identity import new_run_id
-
-    wanted = benchrun.bench_of(job, plan)
-    salt, salt_id = job.project.salt
-    params = {
-        "plan": _plan(job, plan).to_wire(),
-        "serves": plan.slot,
-        "engines": job.project.engines,
-        "bench": wanted.to_wire(),
-        "run_id": new_run_id(job.host.name),
-        "force": job.args["force"],
-        "salt": salt,
-        "salt_id": salt_id,
-        "owner": job.project.owner,
-    }
-    try:
-        return job.session.call("llama-bench", params)
-    except HostFailed as error:
-        if error.kind != "cancelled":
-            raise
-        what = f"llama-bench of {plan.profile} was ended, and nothing of it is left there"
-        raise HostInterrupted(what, host=error.host, kind=error.kind) from error
+    own = {"plan": _plan(job, plan).to_wire(), "serves": plan.slot}
+    params = {**own, **benchrun.asked(job, benchrun.bench_of(job, plan))}
+    return benchrun.in_place(job, "llama-bench", params, f"llama-bench of {plan.profile}")
 
 
 def _plan(job: Job, plan: LaunchPlan) -> LaunchPlan:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import allreduce
-from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, HostInterrupted, InputError, StokerError
+from stoker.errors import EXIT_DONE, EXIT_REGRESSED, HostFailed, InputError, StokerError
 from stoker.fleet import judge, servers
 from stoker.fleet.hostdata import reading
 from stoker.fleet.job import Job, Outcome
@@ -155,29 +155,11 @@ def _refuse_invalid(record: Record) -> None:
 
 
 def _call(job: Job, bench: Bench) -> dict[str, Any]:
-    from stoker.results.identity import new_run_id
-
     server = servers.planned(job)
-    salt, salt_id = job.project.salt
-    params = {
-        "plan": plan_of(job, server, bench.to_wire()["tool"]).to_wire(),
-        "serves": server.slot,
-        "engines": job.project.engines,
-        "bench": bench.to_wire(),
-        "script": allreduce.script(),
-        "run_id": new_run_id(job.host.name),
-        "force": job.args["force"],
-        "salt": salt,
-        "salt_id": salt_id,
-        "owner": job.project.owner,
-    }
-    try:
-        return job.session.call("probe", params)
-    except HostFailed as error:
-        if error.kind != "cancelled":
-            raise
-        what = f"the probe of {server.profile} was ended, and nothing of it is left there"
-        raise HostInterrupted(what, host=error.host, kind=error.kind) from error
+    plan = plan_of(job, server, bench.to_wire()["tool"])
+    own = {"plan": plan.to_wire(), "serves": server.slot, "script": allreduce.script()}
+    params = {**own, **benchrun.asked(job, bench)}
+    return benchrun.in_place(job, "probe", params, f"the probe of {server.profile}")
 
 
 def _refuse_incomplete(record: Record, data: dict[str, Any]) -> None:

@@ -57,23 +57,14 @@ def launch(job: Job) -> Record:
 
 def _measure(job: Job, wanted: Bench) -> dict[str, Any]:
     """One launch's measurement under one load, as the host tells it."""
-    from stoker.results.identity import new_run_id
-
     plan = job.plan
-    salt, salt_id = job.project.salt
     tool = others.get(wanted.name)
     params = {
         "plan": plan.to_wire() if plan else None,
         "slot": plan.slot if plan else job.args["slot"],  # the host knows which is the only one
         "port": job.args.get("port"),
-        "engines": job.project.engines,
-        "bench": wanted.to_wire(),
         "tool": tool.to_wire() if tool else None,
-        "run_id": new_run_id(job.host.name),
-        "force": job.args["force"],
-        "salt": salt,
-        "salt_id": salt_id,
-        "owner": job.project.owner,
+        **benchrun.asked(job, wanted),
     }
     try:
         return job.session.call("bench", params)
