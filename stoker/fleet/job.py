@@ -185,4 +185,4 @@ class Verb:
             return [Outcome("not done under --check", skipped=True)]
         job = replace(job, plans=tuple(plans))
         several = self.runs == "server" or (self.runs == "named" and bool(job.args.get("profile")))
-        return [self.work(job.on(plan)) for plan in ((plans if several else ()) or (None,))]
+        return [self.work(job.on(plan)) for plan in plans] if several and plans else [self.work(job)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stoker.errors import HostError, HostInterrupted, HostUnreachable, InputError, OneHostsInput, StokerError
+from stoker.fleet.crew import Crew
 
 Status = Literal["ok", "failed", "unreachable", "skipped", "interrupted"]
 
@@ -55,6 +56,7 @@ def fan_out(
     on_done: OnDone | None = None,
     stop: threading.Event | None = None,
     grace_s: float = GRACE_S,
+    crew: Crew | None = None,
 ) -> list[HostResult]:
     """Do something on every host, so many at once.
 
@@ -65,6 +67,7 @@ def fan_out(
         on_done: Gets each result as it comes, in this thread.
         stop: Set by Ctrl-C: whoever gave it to the work's calls ends them by it.
         grace_s: How long after Ctrl-C the running ones may still take.
+        crew: Whose threads do it; None: those of this fan-out alone.
 
     Returns:
         A result a host, in the order of ``items``. After Ctrl-C the ones that were not done are
@@ -76,7 +79,7 @@ def fan_out(
     """
     fan = _Fan(items, work, on_done or _ignore, stop or threading.Event())
     try:
-        fan.start(max(forks, 1))
+        fan.start(max(forks, 1), crew)
         fan.collect()
     except KeyboardInterrupt:
         fan.interrupt()
@@ -156,10 +159,11 @@ class _Fan:
         self._shown = 0
         self.wrong_input: InputError | None = None
 
-    def start(self, forks: int) -> None:
-        """Daemon threads: one that hangs must not keep the program from ending."""
-        for number in range(min(forks, len(self._items))):
-            threading.Thread(target=self._run, name=f"host {number}", daemon=True).start()
+    def start(self, forks: int, crew: Crew | None) -> None:
+        """So many threads, of a crew that is there or of our own."""
+        with contextlib.nullcontext(crew) if crew else Crew() as there:
+            for _ in range(min(forks, len(self._items))):
+                there.do(self._run)
 
     def _run(self) -> None:
         while True:

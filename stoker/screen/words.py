@@ -33,7 +33,9 @@ def clean(text: object, limit: int = 2000) -> str:
     Returns:
         The same without terminal escapes, control characters (tab and newline stay) and reordering marks.
     """
-    plain = _CONTROLS.sub("", _ESCAPES.sub("", str(text)[: 2 * limit]))
+    plain = str(text)[: 2 * limit]
+    if not plain.isprintable():
+        plain = _CONTROLS.sub("", _ESCAPES.sub("", plain))
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 

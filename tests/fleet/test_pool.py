@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from stoker.errors import EXIT_INPUT, HostFailed, HostUnreachable, InputError, OneHostsInput, StokerError
+from stoker.fleet.crew import Crew
 from stoker.fleet.pool import HostResult, fan_out, roll
 
 NAMES = [f"h{number}" for number in range(6)]
@@ -301,3 +302,35 @@ def test_threads_end_with_their_work() -> None:
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.005)
     assert threading.active_count() == before
+
+
+def test_crew_does_the_next_work_with_the_threads_it_has() -> None:
+    seen: list[int] = []
+    with Crew() as crew:
+        for _ in range(20):
+            fan_out(["a", "b"], lambda _: seen.append(threading.get_ident()), forks=2, crew=crew)
+            time.sleep(0.005)  # until both have nothing to do again
+    assert len(seen) == 40
+    assert len(set(seen)) <= 4
+
+
+def test_crew_gives_work_to_another_thread_where_one_hangs() -> None:
+    hangs = threading.Event()
+    with Crew() as crew:
+
+        def hang() -> None:
+            hangs.wait(10)
+
+        crew.do(hang)
+        assert [one.status for one in fan_out(["a"], str, forks=1, crew=crew)] == ["ok"]
+        hangs.set()
+
+
+def test_crew_lets_its_threads_go() -> None:
+    before = set(threading.enumerate())
+    with Crew() as crew:
+        fan_out(NAMES, str, forks=3, crew=crew)
+        mine = set(threading.enumerate()) - before
+    for thread in mine:
+        thread.join(5)
+    assert not [thread for thread in mine if thread.is_alive()]

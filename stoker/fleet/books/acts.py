@@ -18,6 +18,7 @@ from stoker.fleet.books.stages import Options
 from stoker.fleet.books.step import Setting, Turn
 from stoker.fleet.books.verbs import by_hand, by_hand_hidden
 from stoker.fleet.books.watch import Watch
+from stoker.fleet.crew import Crew
 from stoker.fleet.pool import HostResult, fan_out
 
 
@@ -34,6 +35,7 @@ class Acts:
         journal: Knows what was done before, and keeps what is done.
         interrupt: Set by Ctrl-C.
         shown: The book, for advice.
+        crew: Whose threads do it.
     """
 
     setting: Callable[[Sequence[str]], Setting]
@@ -44,6 +46,7 @@ class Acts:
     journal: Journal
     interrupt: threading.Event
     shown: str
+    crew: Crew
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @property
@@ -112,7 +115,11 @@ class Acts:
         if len(turns) == 1 and (self.options.free or next(iter(turns.values())).verb.book.once):
             return {name: turn.run() for name, turn in turns.items()}
         results = fan_out(
-            list(turns), lambda name: turns[name].run(), forks=self.options.forks, stop=self.interrupt
+            list(turns),
+            lambda name: turns[name].run(),
+            forks=self.options.forks,
+            stop=self.interrupt,
+            crew=self.crew,
         )
         self.report.interrupted = self.report.interrupted or self.interrupt.is_set()
         return {result.host: _result(result, turns[result.host]) for result in results}

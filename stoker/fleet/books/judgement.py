@@ -52,6 +52,8 @@ class Judge:
         if result.status not in ("ok", "changed", "failed"):
             return result
         task, error = self._task, result.error
+        if task.changed_when is None and task.failed_when is None and not attempt:
+            return result
         data = {**result.data, "attempts": attempt} if attempt else dict(result.data)
         try:
             if task.changed_when is not None:

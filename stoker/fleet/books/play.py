@@ -20,6 +20,7 @@ from stoker.fleet.books.scope import Frame, HostVars, own
 from stoker.fleet.books.stages import Options, Stage, local_or_known
 from stoker.fleet.books.step import Setting
 from stoker.fleet.books.watch import Watch
+from stoker.fleet.crew import Crew
 from stoker.fleet.pool import fan_out
 from stoker.fleet.session import Session
 
@@ -59,7 +60,8 @@ def run(
     one = _Run(
         book, project, options, connect, watch, stop or threading.Event(), journal or Journal(None, {})
     )
-    return one.all(stages)
+    with one.crew:
+        return one.all(stages)
 
 
 def check(book: Playbook, stages: Sequence[Stage], project: Project, options: Options) -> None:
@@ -100,6 +102,7 @@ class _Run:
     journal: Journal
     report: Report = field(default_factory=Report, init=False)
     _facts: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    crew: Crew = field(default_factory=Crew, init=False)
 
     def all(self, stages: Sequence[Stage]) -> Report:
         """Every play; sessions are closed however it ends."""
@@ -149,6 +152,7 @@ class _Run:
             self.journal,
             self.stop,
             self.book.shown,
+            self.crew,
         )
         flow = Flow(stage, names, left, acts, serial.most(stage, frame), serial.force(stage, frame))
         if stage.play.strategy == "free":

@@ -99,8 +99,10 @@ class Turn:
             self._tell(result)
         else:
             result = together(self._all(self._rounds))
-        registered = {self.task.register: result.data} if self.task.register else {}
         notified = result.notified if result.status == "changed" else ()
+        if not self.task.register and notified == result.notified:
+            return result
+        registered = {self.task.register: result.data} if self.task.register else {}
         return replace(result, facts={**result.facts, **registered}, notified=notified)
 
     def runs_once(self) -> bool:
