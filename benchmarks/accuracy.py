@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.agent import serve, workload
-from stoker.agent.stream import Target
+from stoker.agent.generators import serve, workload
+from stoker.agent.generators.stream import Target
 from stoker.benchmarks import merge
 
 TTFT_S = 0.2

@@ -31,7 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.agent import facts, life, liveenv, procs, ready
+from stoker.agent import facts
+from stoker.agent.processes import liveenv, procs
+from stoker.agent.starting import life, ready
 from stoker.config import settings
 from stoker.fleet import look
 from stoker.fleet.job import Job

@@ -28,29 +28,29 @@ if TYPE_CHECKING:
 _PONG_PATIENCE_S = 1.0
 _TRACEBACK_LINES = 40
 
-# Operation -> (module beside this one, function); a module is imported when it is first asked for.
+# Operation -> (module of this package, function); a module is imported when it is first asked for.
 OPERATIONS = {
     "exec": ("run", "execute"),
-    "restart": ("life", "restart"),
-    "kill": ("life", "kill"),
-    "stop": ("life", "stop"),
-    "wait": ("ready", "wait"),
-    "prove": ("proof", "prove"),
-    "status": ("status", "status"),
-    "bench": ("bench", "bench"),
-    "probe": ("probe", "probe"),
-    "llama-bench": ("llamabench", "llamabench"),
-    "fingerprint": ("fingerprint", "take"),
-    "capture": ("capture", "capture"),
-    "search": ("search", "search"),
-    "logs": ("logs", "logs"),
+    "restart": ("starting.life", "restart"),
+    "kill": ("starting.life", "kill"),
+    "stop": ("starting.life", "stop"),
+    "wait": ("starting.ready", "wait"),
+    "prove": ("starting.proof", "prove"),
+    "status": ("health.status", "status"),
+    "bench": ("measuring.bench", "bench"),
+    "probe": ("probing.probe", "probe"),
+    "llama-bench": ("measuring.llamabench", "llamabench"),
+    "fingerprint": ("evidence.fingerprint", "take"),
+    "capture": ("evidence.capture", "capture"),
+    "search": ("searching.search", "search"),
+    "logs": ("launches.logs", "logs"),
     "manifest": ("files", "manifest"),
     "digests": ("files", "digests"),
-    "unlock": ("locks", "unlock"),
-    "reserve": ("claim", "reserve"),
-    "doctor": ("doctor", "doctor"),
-    "clock": ("doctor", "clock"),
-    "persist": ("persist", "persist"),
+    "unlock": ("launches.locks", "unlock"),
+    "reserve": ("killing.claim", "reserve"),
+    "doctor": ("health.doctor", "doctor"),
+    "clock": ("health.doctor", "clock"),
+    "persist": ("starting.persist", "persist"),
 }
 
 

@@ -187,11 +187,10 @@ def _diff(old: str, new: str, name: str) -> Lines:
 
 
 def _modules() -> Sequence[str]:
-    """Names of the agent's modules."""
-    from importlib.resources import files
+    """Names of the agent's modules, as ``starting.life``."""
+    from stoker.reach.parcel import modules
 
-    found = (file.name for file in files(stoker).joinpath("agent").iterdir())
-    return sorted(n.removesuffix(".py") for n in found if n.endswith(".py") and n != "__init__.py")
+    return modules()
 
 
 VERBS = (Verb("persist", (PROFILE, SLOT, REMOVE), persist, changes=True, runs="server", wants_secrets=True),)

@@ -33,7 +33,6 @@ CORE = (
 # Of these, which every connection or command imports, the code goes too: to compile them takes as long as to
 # start Python. It serves a host whose Python has the same bytecode; any other compiles the source.
 COMPILED = CORE[:8]
-_PACKAGES = ("stoker", "stoker.agent")
 
 # The modules are imported from memory, under the names they have here; tracebacks show their lines.
 _BOOT = """
@@ -103,7 +102,8 @@ def rest() -> dict[str, Any]:
 @functools.cache
 def _first(silence_s: float) -> tuple[bytes, bytes]:
     packed = _Packed()
-    sources = {name: packed.add(b"") for name in _PACKAGES}
+    packages = ("stoker", "stoker.agent", *(_full(room) for room in _rooms()))
+    sources = {name: packed.add(b"") for name in packages}
     codes = {}
     for module in CORE:
         sources[_full(module)] = packed.add(_source(module))
@@ -112,7 +112,7 @@ def _first(silence_s: float) -> tuple[bytes, bytes]:
         code = compile(_source(module), origin, "exec", dont_inherit=True, optimize=0)
         codes[_full(module)] = packed.add(marshal.dumps(code))
     tag = sys.implementation.cache_tag
-    head = {"tag": tag, "magic": MAGIC_NUMBER, "packages": _PACKAGES, "sources": sources, "codes": codes}
+    head = {"tag": tag, "magic": MAGIC_NUMBER, "packages": packages, "sources": sources, "codes": codes}
     booted = marshal.dumps(compile(_BOOT, "<boot>", "exec", dont_inherit=True, optimize=0))
     whole = {**head, "boot": _BOOT, "booted": booted, "version": stoker.__version__, "silence_s": silence_s}
     return zlib.compress(repr(whole).encode(), 6), bytes(packed.data)
@@ -121,8 +121,7 @@ def _first(silence_s: float) -> tuple[bytes, bytes]:
 @functools.cache
 def _rest() -> dict[str, Any]:
     packed = _Packed()
-    found = sorted(path.stem for path in _folder().glob("*.py"))
-    sources = {_full(name): packed.add(_source(name)) for name in found if name not in (*CORE, "__init__")}
+    sources = {_full(name): packed.add(_source(name)) for name in modules() if name not in CORE}
     return {"modules": {"sources": sources, "data": base64.b64encode(packed.data).decode()}}
 
 
@@ -139,12 +138,23 @@ class _Packed:
         return start, len(self.data)
 
 
+def modules() -> list[str]:
+    """Names of all modules of the agent: ``main``, ``starting.life``."""
+    paths = (path.relative_to(_folder()).with_suffix("") for path in _folder().rglob("*.py"))
+    return sorted(".".join(path.parts) for path in paths if path.name != "__init__")
+
+
+def _rooms() -> list[str]:
+    """Names of the packages in the agent's."""
+    return sorted(path.parent.name for path in _folder().glob("*/__init__.py"))
+
+
 def _folder() -> Path:
     return Path(stoker.__file__).parent / "agent"
 
 
 def _source(module: str) -> bytes:
-    return (_folder() / f"{module}.py").read_bytes()
+    return _folder().joinpath(*module.split(".")).with_suffix(".py").read_bytes()
 
 
 def _full(module: str) -> str:

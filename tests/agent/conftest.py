@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import cgroups, procs, state
 from stoker.agent.context import Context
+from stoker.agent.launches import state
+from stoker.agent.processes import cgroups, procs
 from stoker.agent.session import Session
 from stoker.engines.base import ArgvShape, Engine
 from stoker.plan import KillPolicy, LaunchPlan, ReadyPolicy

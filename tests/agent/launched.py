@@ -14,16 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import stoker.agent.shim
+import stoker.agent.starting.shim
 from stoker import engines
-from stoker.agent import facts, procs
+from stoker.agent import facts
 from stoker.agent.context import Context
+from stoker.agent.processes import procs
 from stoker.agent.session import Session
 from stoker.agent.variables import TUNING_PREFIXES
 from stoker.engines.base import Engine
 from stoker.plan import KillPolicy, LaunchPlan, ReadyPolicy
 
-SHIM = Path(stoker.agent.shim.__file__)
+SHIM = Path(stoker.agent.starting.shim.__file__)
 PROGRAMS = Path(__file__).parent / "programs"
 SERVER = PROGRAMS / "server.py"
 SLOT = "main"

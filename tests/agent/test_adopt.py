@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from stoker import engines
-from stoker.agent import serverinfo, subject
 from stoker.agent.context import AgentError
-from stoker.agent.subject import Subject
+from stoker.agent.evidence import serverinfo
+from stoker.agent.starting import subject
+from stoker.agent.starting.subject import Subject
 from tests.agent.conftest import ENGINES, Host, free_port
 
 # Some program with an OpenAI API whose kind nobody knows; it holds what it is told to.

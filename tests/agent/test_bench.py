@@ -18,9 +18,13 @@ from typing import Any
 import pytest
 
 from stoker import engines
-from stoker.agent import bench, completion, http, load, serverinfo, subject, traffic
+from stoker.agent.asking import completion, http, traffic
 from stoker.agent.context import AgentError, Context
+from stoker.agent.evidence import serverinfo
+from stoker.agent.generators import load
+from stoker.agent.measuring import bench
 from stoker.agent.session import Session
+from stoker.agent.starting import subject
 from stoker.lab import realengine, tinymodel
 from stoker.results.fromjson import build
 from stoker.results.record import Subject

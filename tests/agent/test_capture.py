@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import capture as operation
 from stoker.agent.context import AgentError
+from stoker.agent.evidence import capture as operation
 from tests.agent.conftest import ENGINES, Host, free_port
 from tests.agent.test_adopt import SERVING
 
@@ -148,7 +148,7 @@ def test_of_another_users_server_is_told_what_can_be_read(host: Host) -> None:
     assert child.stdout is not None
     assert child.stdout.readline() == "up\n"
     code = (
-        "import json, sys\nfrom stoker.agent import capture\n"
+        "import json, sys\nfrom stoker.agent.evidence import capture\n"
         "from stoker.agent.context import Context\n"
         "from stoker.agent.session import Session\n"
         "params = json.load(sys.stdin)\n"

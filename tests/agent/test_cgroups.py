@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import cgroups, keeper, life, procs, state
-from stoker.agent.cgroups import Place
+from stoker.agent.launches import state
+from stoker.agent.processes import cgroups, keeper, procs
+from stoker.agent.processes.cgroups import Place
+from stoker.agent.starting import life
 from tests.agent.conftest import ENGINES, Host, eventually, lives
+from tests.agent.launched import SHIM
 
 UNIFIED = "30 24 0:27 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
 HYBRID = (
@@ -167,8 +170,7 @@ def test_out_of_a_logins_scope_a_server_of_root_steps_aside(host: Host) -> None:
 def test_a_server_starts_where_its_cgroup_cannot_be_joined(host: Host) -> None:
     folder = host.root / "launch"
     folder.mkdir()
-    shim = Path(procs.__file__).with_name("shim.py")
-    command = [sys.executable, "-I", "-S", str(shim), str(folder), "/no/such/cgroup", "--", "sleep", "60"]
+    command = [sys.executable, "-I", "-S", str(SHIM), str(folder), "/no/such/cgroup", "--", "sleep", "60"]
     done = subprocess.run(command, env=host.env, capture_output=True, text=True, timeout=20)
     pid = int(done.stdout.split()[2])
     assert lives(pid)

@@ -13,20 +13,12 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import (
-    doctor,
-    doctorgpus,
-    doctorhost,
-    doctorload,
-    doctorsystem,
-    gpu,
-    gpurows,
-    life,
-    owners,
-    procs,
-)
 from stoker.agent.context import AgentError
 from stoker.agent.facts import Facts
+from stoker.agent.gpus import gpu, gpurows, owners
+from stoker.agent.health import doctor, doctorgpus, doctorhost, doctorload, doctorsystem
+from stoker.agent.processes import procs
+from stoker.agent.starting import life
 from tests.agent.conftest import ENGINES, Host, eventually, free_port, lives
 from tests.agent.launched import PROGRAMS
 from tests.agent.programs_paced import Paced

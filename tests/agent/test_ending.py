@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import describe, life, ready, state, status
 from stoker.agent.context import AgentError
+from stoker.agent.health import status
+from stoker.agent.killing import describe
+from stoker.agent.launches import state
+from stoker.agent.starting import life, ready
 from tests.agent.conftest import ENGINES, Host, eventually, lives
 
 

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from stoker import engines
-from stoker.agent import fingerprint, http, serverinfo
+from stoker.agent.asking import http
 from stoker.agent.context import Context
-from stoker.agent.environment import Hasher
-from stoker.agent.gpu import GpuState
-from stoker.agent.gpurows import Gpu, GpuProcess
-from stoker.agent.procs import look
-from stoker.agent.sampler import Sampler, under_load
+from stoker.agent.evidence import fingerprint, serverinfo
+from stoker.agent.evidence.environment import Hasher
+from stoker.agent.evidence.versions import Disk
+from stoker.agent.gpus.gpu import GpuState
+from stoker.agent.gpus.gpurows import Gpu, GpuProcess
+from stoker.agent.measuring.sampler import Sampler, under_load
+from stoker.agent.processes.procs import look
 from stoker.agent.session import Session
-from stoker.agent.versions import Disk
 from tests.agent.launched import Launched, free_port, plan, until
 from tests.agent.programs_paced import METRICS, PROGRAM, Paced
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent import gpu, gpurows, procs
 from stoker.agent.facts import Facts
-from stoker.agent.gpurows import Gpu, GpuProcess
+from stoker.agent.gpus import gpu, gpurows
+from stoker.agent.gpus.gpurows import Gpu, GpuProcess
+from stoker.agent.processes import procs
 from tests.agent.launched import PROGRAMS
 
 CASES = Path(__file__).parent.parent / "cases" / "h200"

@@ -40,7 +40,10 @@ elif sys.argv[1].startswith("--query-compute-apps=") and lives:
 """
 OPERATIONS = """
 import json, os, time
-from stoker.agent import life, listening, procs, state, status
+from stoker.agent.health import status
+from stoker.agent.launches import state
+from stoker.agent.processes import procs
+from stoker.agent.starting import life, listening
 from stoker.agent.context import Context
 from stoker.agent.session import Session
 request = json.loads(os.environ["REQUEST"])

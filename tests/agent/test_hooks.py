@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import hooks, life, ready, state
 from stoker.agent.context import AgentError
-from stoker.agent.locks import lock_set
+from stoker.agent.launches import state
+from stoker.agent.launches.locks import lock_set
+from stoker.agent.starting import hooks, life, ready
 from stoker.engines.base import Engine, Metrics
 from tests.agent.conftest import ENGINES, PLAIN, Host, eventually, free_port, lives
 from tests.agent.launched import SERVER

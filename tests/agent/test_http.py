@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import http
-from stoker.agent.http import HttpError
+from stoker.agent.asking import http
+from stoker.agent.asking.http import HttpError
 from tests.agent.launched import free_port
 
 Answer = Callable[[socket.socket, bytes], None]

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import keeper, life, procs
 from stoker.agent.context import AgentError
 from stoker.agent.facts import real
+from stoker.agent.processes import keeper, procs
+from stoker.agent.starting import life
 from tests.agent.conftest import ENGINES, ZOO, Host, eventually, free_port, lives
 
 DOCKER = "3f2a9c4b5d6e7f8091a2b3c4d5e6f70811223344556677889900aabbccddeeff"

@@ -13,9 +13,13 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import claim, clean, gpu, life, look, orders, procs, scope, signals, state
 from stoker.agent.context import AgentError
-from stoker.agent.locks import lock_set, slot_lock
+from stoker.agent.gpus import gpu
+from stoker.agent.killing import claim, clean, look, orders, scope, signals
+from stoker.agent.launches import state
+from stoker.agent.launches.locks import lock_set, slot_lock
+from stoker.agent.processes import procs
+from stoker.agent.starting import life
 from tests.agent.conftest import (
     ENGINE,
     ENGINES,

@@ -20,9 +20,11 @@ from typing import Any
 import pytest
 
 from stoker import engines
-from stoker.agent import launch, life, preflight, procs, state
 from stoker.agent.context import AgentError
-from stoker.agent.locks import lock_set
+from stoker.agent.launches import state
+from stoker.agent.launches.locks import lock_set
+from stoker.agent.processes import procs
+from stoker.agent.starting import launch, life, preflight
 from tests.agent.conftest import ENGINE, ENGINES, MARK, PLAIN, Host, eventually, free_port, lives
 
 SLEEP = "#!/bin/sh\nexec sleep 60\n"

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from stoker.agent.gate import NotYetError
-from stoker.agent.listening import Place
+from stoker.agent.asking.gate import NotYetError
+from stoker.agent.starting.listening import Place
 
 
 def test_it_is_cheaply_known_whether_anybody_listens() -> None:

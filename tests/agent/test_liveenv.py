@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import stoker
-from stoker.agent import liveenv
+from stoker.agent.processes import liveenv
 from tests.agent.launched import PROGRAMS
 
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -242,7 +242,8 @@ def open_folder() -> Iterator[Path]:
 def read_as_nobody(pid: int) -> liveenv.LiveEnv:
     """What an agent without root reads."""
     code = (
-        "import json,sys; from stoker.agent import liveenv; print(json.dumps(liveenv.read(int(sys.argv[1]))))"
+        "import json, sys\nfrom stoker.agent.processes import liveenv\n"
+        "print(json.dumps(liveenv.read(int(sys.argv[1]))))"
     )
     root = str(Path(stoker.__file__).parent.parent)
     done = subprocess.run(

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import llamabench
 from stoker.agent.context import AgentError
+from stoker.agent.measuring import llamabench
 from stoker.benchmarks import llamabench as bench
 from stoker.benchmarks.llamabench import LlamaBench, Settings
 from tests.agent.conftest import ENGINES, PLAIN, Host, eventually

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import proof, ready
 from stoker.agent.context import AgentError
+from stoker.agent.starting import proof, ready
 from tests.agent.launched import Launched, children, free_port, listening, plan, until
 
 pytestmark = pytest.mark.engine

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent import http, load
+from stoker.agent.asking import http
+from stoker.agent.asking.sse import Answer, AnswerError
 from stoker.agent.context import AgentError
-from stoker.agent.load import Limits
-from stoker.agent.sse import Answer, AnswerError
-from stoker.agent.stream import prompt
+from stoker.agent.generators import load
+from stoker.agent.generators.load import Limits
+from stoker.agent.generators.stream import prompt
 from tests.agent.launched import free_port
 from tests.agent.programs_paced import Paced, paced
 
@@ -213,7 +214,8 @@ def test_it_runs_on_python_3_8(server: Paced) -> None:
     if python is None:
         pytest.skip("no Python 3.8 here")
     code = (
-        "from stoker.agent import bench, fingerprint, load; from stoker.agent.stream import Target;"
+        "from stoker.agent.evidence import fingerprint; from stoker.agent.generators import load;"
+        "from stoker.agent.measuring import bench; from stoker.agent.generators.stream import Target;"
         f"t = Target('127.0.0.1', {server.port}, {{}}, '/v1/completions', 'ok', {{}});"
         "print(load.measure(t, 1, 10, 2, 's').runs[0]['valid'])"
     )

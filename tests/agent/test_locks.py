@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent import claim, life, locks
 from stoker.agent.context import AgentError
 from stoker.agent.facts import Facts
-from stoker.agent.locks import LockSet
+from stoker.agent.killing import claim
+from stoker.agent.launches import locks
+from stoker.agent.launches.locks import LockSet
+from stoker.agent.starting import life
 from tests.agent.conftest import ENGINES, Host, eventually, lives
 
 HOLD = """
 import sys, time
 from stoker.agent.facts import Facts
-from stoker.agent.locks import LockSet
+from stoker.agent.launches.locks import LockSet
 mine = LockSet(Facts(lock_dir=sys.argv[1]), "/home/zoo/.stoker")
 with mine.hold(sys.argv[2:], {"user": "zoe", "host": "desk"}):
     print("held", flush=True)
@@ -163,7 +165,7 @@ def test_a_lock_that_was_removed_while_waiting_is_taken_anew(host: Host) -> None
 
 def test_looking_at_locks_does_not_make_others_fail(host: Host) -> None:
     looker = (
-        "import sys\nfrom stoker.agent.facts import Facts\nfrom stoker.agent.locks import LockSet\n"
+        "import sys\nfrom stoker.agent.facts import Facts\nfrom stoker.agent.launches.locks import LockSet\n"
         "mine = LockSet(Facts(lock_dir=sys.argv[1]), '/h')\nprint('up', flush=True)\n"
         "while True: mine.listing()"
     )

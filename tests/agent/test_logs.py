@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import life, logs
 from stoker.agent.context import AgentError, Context
+from stoker.agent.launches import logs
+from stoker.agent.starting import life
 from tests.agent.conftest import ENGINES, PLAIN, Host, eventually, lives
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent import logtail
-from stoker.agent.logtail import LogTail, Recent
+from stoker.agent.logfiles import logtail
+from stoker.agent.logfiles.logtail import LogTail, Recent
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_bytes_that_are_no_utf8_and_escapes(log: Path) -> None:
 def test_50_mb_without_a_line_end_take_no_memory(log: Path) -> None:
     code = """
 import resource, sys
-from stoker.agent.logtail import LogTail
+from stoker.agent.logfiles.logtail import LogTail
 tail, lines, before = LogTail(sys.argv[1]), [], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 while True:
     taken = tail.taken

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent import nccllog, probemodel, probesheet
+from stoker.agent.probing import nccllog, probemodel, probesheet
 
 CASES = Path(__file__).parents[1] / "cases" / "nccl"
 TUNED = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent import ncclperf, probesheet
+from stoker.agent.probing import ncclperf, probesheet
 from stoker.benchmarks import allreduce
 
 CASES = Path(__file__).parents[1] / "cases" / "nccl-tests"

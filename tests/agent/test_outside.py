@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import completion, gate, http, outside, ready, traffic
+from stoker.agent import outside
+from stoker.agent.asking import completion, gate, http, traffic
+from stoker.agent.asking.gate import NotYetError
+from stoker.agent.asking.sse import Answer, AnswerError, Body
 from stoker.agent.context import AgentError
-from stoker.agent.gate import NotYetError
-from stoker.agent.sse import Answer, AnswerError, Body
-from stoker.agent.subject import UNKNOWN_ENGINE
+from stoker.agent.starting import ready
+from stoker.agent.starting.subject import UNKNOWN_ENGINE
 from tests.agent.launched import Launched, free_port, plan
 
 DEEP = b"[" * 100_000

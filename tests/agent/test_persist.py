@@ -20,10 +20,13 @@ from typing import Any, cast
 
 import pytest
 
-from stoker.agent import keeper, life, persist, procs, state
 from stoker.agent.context import AgentError
+from stoker.agent.launches import state
+from stoker.agent.processes import keeper, procs
+from stoker.agent.starting import life, persist
 from stoker.fleet import persist as verbs
 from stoker.plan import LaunchPlan
+from stoker.reach import parcel
 from tests.agent.conftest import ENGINES, MARK, Host, eventually, lives
 from tests.agent.launched import PROGRAMS
 
@@ -87,10 +90,7 @@ def texts(there: dict[str, Any], plan: dict[str, Any]) -> tuple[str, str]:
 
 def put(host: Host, plan: dict[str, Any]) -> dict[str, Any]:
     unit, entry = texts(op(host, "look", plan), plan)
-    modules = sorted(
-        path.stem for path in Path(persist.__file__).parent.glob("*.py") if path.stem != "__init__"
-    )
-    return op(host, "put", plan, unit=unit or None, entry=entry, modules=modules)
+    return op(host, "put", plan, unit=unit or None, entry=entry, modules=parcel.modules())
 
 
 def restart(host: Host, plan: dict[str, Any], **params: Any) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.agent import preflight
-from stoker.agent.gpu import GpuState
-from stoker.agent.gpurows import Gpu
+from stoker.agent.gpus.gpu import GpuState
+from stoker.agent.gpus.gpurows import Gpu
+from stoker.agent.starting import preflight
 
 
 def test_gpus_of_one_kind_are_told_in_few_words() -> None:

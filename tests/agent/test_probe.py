@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import probe as probing
 from stoker.agent.context import AgentError
+from stoker.agent.probing import probe as probing
 from stoker.benchmarks import allreduce
 from stoker.engines import get
 from stoker.fleet.measuring.probeplan import engine_of

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from stoker.agent import procs
-from stoker.agent.descriptors import addresses, overlap
+from stoker.agent.processes import procs
+from stoker.agent.processes.descriptors import addresses, overlap
 from tests.agent.conftest import MARK, Host, eventually, free_port, lives, start_of
 
 SLEEP = "import signal; print('up', flush=True); signal.pause()"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import proof
 from stoker.agent.context import AgentError
+from stoker.agent.starting import proof
 from tests.agent.launched import PROGRAMS, Launched, plan, until
 
 TUNING = {"NCCL_PROTO": "LL", "NCCL_ALGO": "Ring", "NCCL_NTHREADS": "512"}

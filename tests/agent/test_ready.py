@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from stoker import engines
-from stoker.agent import gate, ready, watch
+from stoker.agent.asking import gate
 from stoker.agent.context import AgentError
+from stoker.agent.starting import ready, watch
 from tests.agent.launched import Launched, children, free_port, listening, plan, serving, until
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from stoker import engines
-from stoker.agent import procs, recognise
 from stoker.agent.context import AgentError
-from stoker.agent.recognise import Invocation, Protected, Recogniser
+from stoker.agent.processes import procs, recognise
+from stoker.agent.processes.recognise import Invocation, Protected, Recogniser
 from tests.agent.conftest import ENGINE, Host
 
 ALL = Recogniser(engine.to_wire() for engine in engines.all_engines())

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from stoker import engines
-from stoker.agent import families, owners, scope
 from stoker.agent.facts import Facts
-from stoker.agent.gpu import GpuState
-from stoker.agent.gpurows import Gpu, GpuProcess
-from stoker.agent.procs import Listener, Process, Snapshot
-from stoker.agent.recognise import Protected, Recogniser
-from stoker.agent.scope import Scope, Target, View
+from stoker.agent.gpus import owners
+from stoker.agent.gpus.gpu import GpuState
+from stoker.agent.gpus.gpurows import Gpu, GpuProcess
+from stoker.agent.killing import scope
+from stoker.agent.killing.scope import Scope, Target, View
+from stoker.agent.processes import families
+from stoker.agent.processes.procs import Listener, Process, Snapshot
+from stoker.agent.processes.recognise import Protected, Recogniser
 
 RECOGNISER = Recogniser(engine.to_wire() for engine in engines.all_engines())
 PYTHON = "/usr/bin/python3.11"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import search as operation
-from stoker.agent import searchplaces, searchtext
 from stoker.agent.context import AgentError, Context
+from stoker.agent.searching import search as operation
+from stoker.agent.searching import searchplaces, searchtext
 from stoker.agent.session import Session
 
 CASES = Path(__file__).parents[1] / "cases/search"

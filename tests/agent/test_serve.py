@@ -18,12 +18,14 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import bench, completion, figures, http, prefixcache, serve, workload
+from stoker.agent.asking import completion, http
+from stoker.agent.asking.sse import AnswerError
+from stoker.agent.asking.traffic import Traffic
 from stoker.agent.context import AgentError
-from stoker.agent.load import Limits, Measured
-from stoker.agent.sse import AnswerError
-from stoker.agent.stream import Stream, Target
-from stoker.agent.traffic import Traffic
+from stoker.agent.generators import figures, serve, workload
+from stoker.agent.generators.load import Limits, Measured
+from stoker.agent.generators.stream import Stream, Target
+from stoker.agent.measuring import bench, prefixcache
 from stoker.benchmarks import lengths, merge
 from stoker.results.fromjson import build
 from stoker.results.record import Subject

@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stoker.agent import life, logs, persist, procs, status
+from stoker.agent.health import status
+from stoker.agent.launches import logs
+from stoker.agent.processes import procs
+from stoker.agent.starting import life, persist
 from tests.agent.conftest import ENGINES, PLAIN, Host, eventually, free_port, lives
 
 # A launcher that ends with a status once its server listens (or at once), in a session of its own.

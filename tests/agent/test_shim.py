@@ -8,10 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoker.agent import procs
+from stoker.agent.processes import procs
 from tests.agent.conftest import Host, eventually, lives
-
-SHIM = Path(procs.__file__).with_name("shim.py")
+from tests.agent.launched import SHIM
 
 
 class Run:

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from stoker import engines
-from stoker.agent import death
-from stoker.agent.startlog import StartLog
+from stoker.agent.launches import death
+from stoker.agent.logfiles.startlog import StartLog
 from tests.agent.conftest import Host
 
 CASES = Path(__file__).parent.parent / "cases" / "logs"

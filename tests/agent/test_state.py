@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import life, procs, state, status
 from stoker.agent.context import AgentError
+from stoker.agent.health import status
+from stoker.agent.launches import state
+from stoker.agent.processes import procs
+from stoker.agent.starting import life
 from tests.agent.conftest import ENGINES, Host, eventually, lives
 
 

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import describe, life, procs, status
+from stoker.agent.health import status
+from stoker.agent.killing import describe
+from stoker.agent.processes import procs
+from stoker.agent.starting import life
 from tests.agent.conftest import ENGINES, MARK, PLAIN, ZOO, Host, eventually, free_port, lives
 
 SLEEP = "import signal; print('up', flush=True); signal.pause()"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import measuring, tool
 from stoker.agent.context import AgentError
+from stoker.agent.measuring import measuring, tool
 from stoker.benchmarks import others
 from tests.agent.test_bench import context
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from stoker import engines
-from stoker.agent import life, status
+from stoker.agent.health import status
+from stoker.agent.starting import life
 from stoker.engines.base import Engine, Metrics, Stage
 from tests.agent.conftest import Host, eventually, free_port
 from tests.agent.launched import listening

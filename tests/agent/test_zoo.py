@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from stoker.agent import life, procs
 from stoker.agent.context import AgentError
+from stoker.agent.processes import procs
+from stoker.agent.starting import life
 from tests.agent.conftest import ENGINES, PLAIN, ZOO, Host, eventually, free_port, lives
 from tests.agent.test_launch import Wire
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.locks import port_lock, slot_lock
+from stoker.agent.launches.locks import port_lock, slot_lock
 from tests.e2e.project import ProjectFolder
 from tests.sshd import free_port
 

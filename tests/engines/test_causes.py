@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stoker import engines
-from stoker.agent.logtail import Matcher
+from stoker.agent.logfiles.logtail import Matcher
 
 PYTHON = ("sglang", "vllm", "transformers", "openai")
 LINES = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stoker import engines
-from stoker.agent.logtail import LogTail, Matcher
+from stoker.agent.logfiles.logtail import LogTail, Matcher
 
 CASES = Path(__file__).parent.parent / "cases" / "logs"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((CASES / "expected.json").read_text())

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stoker import engines
-from stoker.agent import drafts
-from stoker.agent.traffic import Traffic
+from stoker.agent.asking.traffic import Traffic
+from stoker.agent.measuring import drafts
 from stoker.engines import speculation
 from stoker.errors import InputError
 from stoker.fleet.experiments import spec

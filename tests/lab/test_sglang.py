@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent import liveenv
+from stoker.agent.processes import liveenv
 from stoker.engines.sglang import SGLANG
 from stoker.lab import lab as control
 from stoker.lab import procfs

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent import liveenv
+from stoker.agent.processes import liveenv
 from stoker.engines.vllm import VLLM
 from stoker.lab import procfs
 from stoker.lab.state import LabHost, LabState

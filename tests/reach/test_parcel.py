@@ -22,10 +22,13 @@ AGENT = Path(stoker.__file__).parent / "agent"
 def imported(module: str) -> set[str]:
     """The agent's modules that a module imports, wherever in it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse((AGENT / f"{module}.py").read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == 1:
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            found.update(name for name in names if (AGENT / f"{name}.py").exists())
+    *room, _ = module.split(".")
+    for node in ast.walk(ast.parse((AGENT / f"{module.replace('.', '/')}.py").read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*room[: len(room) + 1 - node.level], *(node.module or "").split(".")]
+            within = ".".join(part for part in base if part)
+            names = {within, *(f"{within}.{alias.name}".lstrip(".") for alias in node.names)}
+            found |= names & set(parcel.modules())
     return found
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stoker.agent.stream import Target
+from stoker.agent.generators.stream import Target
 
 PROGRAM = Path(__file__).parent / "paced.py"
 # What the program's metrics are called.

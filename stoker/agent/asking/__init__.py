@@ -1,0 +1,1 @@
+"""Asking a server: HTTP, completions, health, metrics."""

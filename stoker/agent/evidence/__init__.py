@@ -1,0 +1,1 @@
+"""All that is in force around a server that runs."""

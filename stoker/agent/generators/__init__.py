@@ -1,0 +1,1 @@
+"""The load generators: streams, requests, when each token came, and what it comes to."""

@@ -1,0 +1,1 @@
+"""What the driver tells of GPUs, and who uses them."""

@@ -1,0 +1,1 @@
+"""How hosts and servers are: ``status`` and ``doctor``."""

@@ -1,0 +1,1 @@
+"""The clean kill: what it claims, finds, decides, ends and proves."""

@@ -1,0 +1,1 @@
+"""What is kept of launches: records, slots, locks, units, and how a server ended."""

@@ -1,0 +1,1 @@
+"""Benchmarks beside a server and in place of it."""

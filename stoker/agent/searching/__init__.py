@@ -1,0 +1,1 @@
+"""Where on a host variables are or were set."""
