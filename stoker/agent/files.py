@@ -27,7 +27,7 @@ def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
 
     Links are not followed; they, other files than regular ones, names that are no UTF-8 or have control
     characters, what lies deeper than any program can go, and what the kernel makes up (/proc, /sys) are
-    listed as skipped.
+    listed as skipped. What may not be read is listed too: of a folder the rest can be brought all the same.
 
     Args:
         ctx: The operation's context.
@@ -36,11 +36,13 @@ def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
             ``single``: the path may be a file too.
 
     Returns:
-        ``{files: [{path, size, mtime_ns}], skipped: [{path, why}], root}``; paths are relative, in order;
-        ``root`` is the folder's absolute path. Of a file its folder and itself, and ``single`` is true.
+        ``{files: [{path, size, mtime_ns}], skipped: [{path, why}], unreadable: [{path, why}], root}``; paths
+        are relative, in order; ``root`` is the folder's absolute path. Of a file its folder and itself, and
+        ``single`` is true.
 
     Raises:
-        AgentError: ``bad-request``, ``io`` (no such folder, too many or too large), ``cancelled``.
+        AgentError: ``bad-request``, ``io`` (no such folder, it cannot be read, too many or too large),
+            ``cancelled``.
     """
     path = params.get("path")
     if not isinstance(path, str) or not path or "\0" in path:
@@ -49,11 +51,12 @@ def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     most = params.get("max_bytes")
     if params.get("single") and os.path.isfile(root):
         return _single(os.path.realpath(root), most)
+    found = _Found(root, most if isinstance(most, int) else None)
     try:
-        files, skipped = _looked(ctx, root, most if isinstance(most, int) else None)
+        found.look(ctx)
     except OSError as error:
         raise AgentError("io", "%s: %s" % (error.filename or root, error.strerror)) from error
-    return {"files": files, "skipped": skipped, "root": root}
+    return {"files": found.files, "skipped": found.skipped, "unreadable": found.unreadable, "root": root}
 
 
 def digests(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
@@ -98,47 +101,91 @@ def _single(path: str, most: Any) -> Dict[str, Any]:
         raise AgentError("io", "%s: %s" % (path, error.strerror)) from error
     if isinstance(most, int) and info.st_size > most:
         raise AgentError("io", "%s: its %d bytes are over the limit of %d" % (path, info.st_size, most))
-    return {"files": [_entry(name, info)], "skipped": [], "root": folder, "single": True}
+    return {"files": [_entry(name, info)], "skipped": [], "unreadable": [], "root": folder, "single": True}
 
 
 def _entry(name: str, info: os.stat_result) -> Dict[str, Any]:
     return {"path": name, "size": info.st_size, "mtime_ns": info.st_mtime_ns}
 
 
-def _looked(
-    ctx: Context, root: str, most: Optional[int]
-) -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]:
-    """Every file with its size, and what is skipped.
+class _Found:
+    """What a folder holds: files with their sizes, what is skipped, what may not be read.
 
-    Raises:
-        AgentError: ``io``: too many, or together too large; ``cancelled``.
+    Args:
+        root: The folder.
+        most: Bytes, of a file and of all together; None: no limit.
     """
-    files: List[Dict[str, Any]] = []
-    skipped: List[Dict[str, Any]] = []
-    made = _MADE_WHY if os.path.realpath(root).startswith(_MADE) else ""
-    for name, why in _walk(ctx, root):
-        odd = why or made
+
+    def __init__(self, root: str, most: Optional[int]) -> None:
+        self.files: List[Dict[str, Any]] = []
+        self.skipped: List[Dict[str, Any]] = []
+        self.unreadable: List[Dict[str, Any]] = []
+        self._root = root
+        self._most = most
+
+    def look(self, ctx: Context) -> None:
+        """Walk through it.
+
+        Raises:
+            AgentError: ``io``: too many, or together too large; ``cancelled``.
+            OSError: The folder itself cannot be read.
+        """
+        made = _MADE_WHY if os.path.realpath(self._root).startswith(_MADE) else ""
+        for name, why in self._walk(ctx):
+            self._take(name, why or made)
+            if len(self.files) + len(self.skipped) + len(self.unreadable) > MAX_FILES:
+                raise AgentError("io", "%s holds more than %d files" % (self._root, MAX_FILES))
+        total = sum(file["size"] for file in self.files)
+        if self._most is not None and total > self._most:
+            raise _too_large(self._root, self.files, total, self._most)
+
+    def _take(self, name: str, odd: str) -> None:
+        """One of its files."""
+        if odd:
+            self.skipped.append({"path": name, "why": odd})
+            return
         try:
-            info = None if odd else _readable(os.path.join(root, name))
+            info = _readable(os.path.join(self._root, name))
         except FileNotFoundError:
-            continue  # it went since its folder was read
-        if info is None:
-            skipped.append({"path": name, "why": odd})
-        elif most is not None and info.st_size > most:
-            large = "its %d bytes are over the limit of %s" % (info.st_size, most)
-            skipped.append({"path": name, "why": large})
+            return  # it went since its folder was read
+        except OSError as error:
+            self._refuse(name, error)
+            return
+        if self._most is not None and info.st_size > self._most:
+            large = "its %d bytes are over the limit of %s" % (info.st_size, self._most)
+            self.skipped.append({"path": name, "why": large})
         else:
-            files.append(_entry(name, info))
-        if len(files) + len(skipped) > MAX_FILES:
-            raise AgentError("io", "%s holds more than %d files" % (root, MAX_FILES))
-    total = sum(file["size"] for file in files)
-    if most is not None and total > most:
-        raise _too_large(root, files, total, most)
-    return files, skipped
+            self.files.append(_entry(name, info))
+
+    def _refuse(self, name: str, error: OSError) -> None:
+        self.unreadable.append({"path": name, "why": error.strerror or str(error)})
+
+    def _walk(self, ctx: Context) -> Iterator[Tuple[str, str]]:
+        """(relative name, why it is skipped or ``""``) of everything below, in order."""
+        rest = _inside(self._root, "")
+        while rest:
+            ctx.check_cancelled()
+            name, odd = rest.pop()
+            if odd is not None:
+                yield name, odd
+            elif name.count("/") >= MAX_DEPTH:
+                yield name, "it lies more than %d folders deep" % MAX_DEPTH
+            else:
+                rest += self._below(name)
+
+    def _below(self, folder: str) -> List[Tuple[str, Optional[str]]]:
+        """What one of its folders holds, as :func:`_inside`."""
+        try:
+            return _inside(self._root, folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []  # it went since the folder above was read, or is a folder no longer
+        except OSError as error:
+            self._refuse(folder, error)
+            return []
 
 
 def _readable(path: str) -> os.stat_result:
-    """What there is to know of a file that can be read; one that cannot is told before others are brought.
+    """What there is to know of a file that can be read.
 
     Raises:
         OSError: It cannot.
@@ -164,24 +211,6 @@ def _expand(path: str, ctx: Context) -> str:
     if path == "~" or path.startswith("~/"):
         return os.path.dirname(ctx.home) + path[1:]
     return path
-
-
-def _walk(ctx: Context, root: str) -> Iterator[Tuple[str, str]]:
-    """(relative name, why it is skipped or ``""``) of everything below, in order."""
-    rest = _inside(root, "")
-    while rest:
-        ctx.check_cancelled()
-        name, odd = rest.pop()
-        if odd is not None:
-            yield name, odd
-            continue
-        if name.count("/") >= MAX_DEPTH:
-            yield name, "it lies more than %d folders deep" % MAX_DEPTH
-            continue
-        try:
-            rest += _inside(root, name)
-        except (FileNotFoundError, NotADirectoryError):
-            continue  # it went since the folder above was read, or is a folder no longer
 
 
 def _inside(root: str, folder: str) -> List[Tuple[str, Optional[str]]]:

@@ -85,13 +85,17 @@ def putting(what: Load) -> Verb:
 
 
 def get(job: Job) -> Outcome:
-    """Brings a file or folder here; the data has ``files``, ``skipped`` and ``into``."""
-    from stoker.reach.manifest import MAX_BYTES, announced
+    """Brings a file or folder here; the data has ``files``, ``skipped`` and ``into``.
+
+    Raises:
+        HostFailed: ``io``: not all of it can be read; what can be is here.
+    """
+    from stoker.reach.manifest import MAX_BYTES, announced, not_all
     from stoker.reach.pull import How, fetch
 
     most = size_of(job.args["max_bytes"], "--max-bytes") if job.args["max_bytes"] else MAX_BYTES
     agent = job.session.agent
-    manifest = announced(agent, job.args["src"], most, single=True)
+    manifest = announced(agent, job.args["src"], most, single=True, partly=True)
     into = job.project.root / (job.args["dest"] or "fetched") / _folder_name(job.host.name)
     if not manifest.is_file:
         into /= _folder_name(PurePosixPath(job.args["src"]).name)
@@ -104,6 +108,8 @@ def get(job: Job) -> Outcome:
     }
     size = sum(file.size for file in manifest.files)
     told = f"{counts(len(files), 'file', 'files')}, {shown(size)}, in {data['into']}"
+    if manifest.unreadable:
+        raise not_all(job.host.name, manifest, told)
     return Outcome(told, data, lines=_skipped(manifest.skipped))
 
 

@@ -15,6 +15,7 @@ MAX_FILES = 20_000
 _MOST_DEPTH = 200  # as the agent; pathlib makes folders by recursion
 NEXT = "look at that folder on the host; what was pulled before is whole, and running it again goes on"
 _NO_NAMES = frozenset(("", ".", ".."))
+_MOST_EVIDENCE = 8
 _MOST_NAME, _MOST_PATH = 255, 4096  # bytes
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
@@ -43,15 +44,19 @@ class Manifest:
         files: Every regular file in it.
         skipped: (path, why) of what the host leaves out: links, odd names, too large files.
         is_file: Whether a file was named, and not a folder.
+        unreadable: (path, why) of files and folders in it that the account may not read.
     """
 
     root: str
     files: tuple[RemoteFile, ...]
     skipped: tuple[tuple[str, str], ...] = ()
     is_file: bool = False
+    unreadable: tuple[tuple[str, str], ...] = ()
 
 
-def announced(agent: Agent, path: str, max_bytes: int = MAX_BYTES, *, single: bool = False) -> Manifest:
+def announced(
+    agent: Agent, path: str, max_bytes: int = MAX_BYTES, *, single: bool = False, partly: bool = False
+) -> Manifest:
     """What there is to pull; the host reads none of it for that.
 
     Args:
@@ -59,18 +64,46 @@ def announced(agent: Agent, path: str, max_bytes: int = MAX_BYTES, *, single: bo
         path: Its folder.
         max_bytes: More than that is refused, before anything is written here.
         single: The path may be a file, which is then the only one of its folder.
+        partly: What can be read is of use without the rest.
 
     Raises:
-        HostFailed: ``io``; ``bad-manifest``: a name that leaves the folder, a size over the limit.
+        HostFailed: ``io``, also where not all can be read; ``bad-manifest``: a name that leaves the folder,
+            a size over the limit.
         HostUnreachable: Lost on the way.
     """
     answer = agent.call("manifest", {"path": path, "max_bytes": max_bytes, "single": single})
     files = read_manifest(agent.host, answer, max_bytes)
-    listed = answer.get("skipped")
-    items = [item for item in (listed if isinstance(listed, list) else []) if isinstance(item, dict)]
-    skipped = tuple((str(item.get("path")), str(item.get("why"))) for item in items[:MAX_FILES])
+    skipped, unreadable = _told(answer.get("skipped")), _told(answer.get("unreadable"))
     is_file = single and answer.get("single") is True and len(files) == 1
-    return Manifest(str(answer.get("root") or path), tuple(files), skipped, is_file)
+    found = Manifest(str(answer.get("root") or path), tuple(files), skipped, is_file, unreadable)
+    if unreadable and not (partly and files):
+        raise not_all(agent.host, found)
+    return found
+
+
+def not_all(host: str, manifest: Manifest, brought: str = "") -> HostFailed:
+    """What of a folder cannot be read.
+
+    Args:
+        host: The host.
+        manifest: What it announced.
+        brought: What of it is here now; empty: nothing.
+    """
+    many = len(manifest.unreadable)
+    what = (
+        f"{manifest.root}: {'1 file or folder' if many == 1 else f'{many} files or folders'} cannot be read"
+    )
+    evidence = [f"{path}: {why}" for path, why in manifest.unreadable[:_MOST_EVIDENCE]]
+    evidence += [f"and {many - _MOST_EVIDENCE} more"] if many > _MOST_EVIDENCE else []
+    evidence += [f"the rest is here: {brought}"] if brought else []
+    hint = "read it as a user who may (ansible_become, ansible_become_user), or name what can be read"
+    return HostFailed(what, host=host, kind="io", evidence=evidence, next_step=hint)
+
+
+def _told(listed: Any) -> tuple[tuple[str, str], ...]:
+    """A list of paths and reasons, whatever the host made of it."""
+    items = [item for item in (listed if isinstance(listed, list) else []) if isinstance(item, dict)]
+    return tuple((str(item.get("path")), str(item.get("why"))) for item in items[:MAX_FILES])
 
 
 def read_manifest(host: str, answer: dict[str, Any], max_bytes: int) -> list[RemoteFile]:

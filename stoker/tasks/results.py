@@ -41,6 +41,7 @@ def results(run: Run) -> int:
     if not found:
         _check_known(run)
     run.document["results"] = [asdict(summary) for summary in found]
+    run.document["damaged"] = [asdict(damaged) for damaged in look.damaged]
     names = ends(look.ids, (summary.run_id for summary in found))
     run.screen.table(
         ("run!", "when!", "host", "profile", "load", "tok/s>", "verdict!"),

@@ -170,7 +170,7 @@ signal.pause()  # with PID 1 all of it would end
 """
 AGENT = """
 import json, os
-from stoker.agent import life
+from stoker.agent.starting import life
 from stoker.agent.context import AgentError, Context
 from stoker.agent.session import Session
 request = json.loads(os.environ["REQUEST"])

@@ -102,6 +102,12 @@ def test_unknown_profile_is_told_with_the_nearest_and_the_list(tmp_path: Path) -
     assert error.evidence == ("kimi", "other")
 
 
+def test_several_names_in_one_are_told_how_they_are_given(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        library(tmp_path, kimi=SMALL, other=SMALL).resolve("kimi, other", HOST)
+    assert caught.value.next_step == "name each: --profile kimi --profile other"
+
+
 @pytest.mark.parametrize("name", ["../profiles/kimi", "", ".", "kimi.yml", "a/b", "x\0y", "kimi\n"])
 def test_name_never_leaves_the_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="unknown profile"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +60,23 @@ def test_more_than_was_allowed_is_not_brought(project: ProjectFolder, tmp_path: 
     assert refused.code == 3, refused.text
     assert "over the limit" in refused.err
     assert not list((project.root / "fetched").rglob("big")) if (project.root / "fetched").exists() else True
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("sudo"), reason="becomes another user by sudo")
+def test_what_may_not_be_read_fails_the_host_behind_all_that_may(project: ProjectFolder) -> None:
+    nobody = {"ansible_connection": "local", "ansible_become": True, "ansible_become_user": "nobody"}
+    project.hosts({"h1": nobody})
+    with tempfile.TemporaryDirectory() as name:
+        logs = Path(name)
+        logs.chmod(0o755)
+        (logs / "open.log").write_text("open")
+        (logs / "shut.log").touch(0o600)
+        got = project.inv("get", "--host", "h1", "--src", name)
+    assert got.code == 3, got.text
+    assert (project.root / "fetched/h1" / logs.name / "open.log").read_text() == "open"
+    assert "1 file or folder cannot be read" in got.err
+    assert "shut.log: Permission denied" in got.err
+    assert f"the rest is here: 1 file, 4 B, in fetched/h1/{logs.name}" in got.err
 
 
 @pytest.mark.parametrize(

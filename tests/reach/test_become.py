@@ -124,6 +124,27 @@ def test_sudo_without_a_password_makes_the_agent_another_user(
 
 @ROOT_ONLY
 @SUDO
+def test_what_may_not_be_read_is_told_and_keeps_nothing_else_from_coming(
+    server: SshServer, place: Path, account: Account
+) -> None:
+    for name in ("open", "shut", "closed/inside", "below/open"):
+        (place / "logs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "logs" / name).write_text(name)
+    (place / "logs/shut").chmod(0)
+    (place / "logs/closed").chmod(0)
+    with Reach(settings()).connect(target(server, account)) as agent:
+        found = announced(agent, str(place / "logs"), partly=True)
+        assert found.unreadable == (("closed", "Permission denied"), ("shut", "Permission denied"))
+        assert [file.path for file in found.files] == ["below/open", "open"]
+        fetch(agent, found, place / "here")
+        with pytest.raises(HostFailed, match="2 files or folders cannot be read") as caught:
+            announced(agent, str(place / "logs"))
+    assert (place / "here/below/open").read_text() == "below/open"
+    assert caught.value.evidence == ("closed: Permission denied", "shut: Permission denied")
+
+
+@ROOT_ONLY
+@SUDO
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/dash", "/usr/bin/tcsh", "/usr/bin/fish"])
 def test_sudo_with_a_password_answers_its_prompt_under_every_login_shell(
     server: SshServer, place: Path, shell: str

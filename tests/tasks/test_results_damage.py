@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from stoker.results.store import Store
@@ -24,3 +25,8 @@ def test_of_many_damaged_records_the_newest_are_named(typist: Typist, tmp_path: 
     assert named == list(range(30, 50))
     assert "and 30 older ones" in out
     assert made.good().run_id.rsplit("-", 1)[1] in out
+    code, out, _ = typist.type("results", "--json")
+    document = json.loads(out)
+    assert (code, len(document["results"]), len(document["damaged"])) == (0, 1, 50)
+    assert document["damaged"][0]["path"].endswith("/2025-damaged-00/run.json")
+    assert document["damaged"][0]["what"]

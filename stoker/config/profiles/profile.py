@@ -221,6 +221,10 @@ class Library:
         where = self._shown(self._folder)
         if not known:
             return InputError(f"unknown profile {name!r}: there is none at all", where=where)
+        several = [part.strip() for part in name.split(",")]
+        if len(several) > 1 and set(several) <= set(known):
+            each = " ".join(f"--profile {part}" for part in several)
+            return InputError(f"{name!r} is no profile's name", where=where, next_step=f"name each: {each}")
         hint = nearest(name, known)
         shown = [] if hint.startswith("known") else known  # once is enough
         return InputError(f"unknown profile {name!r}", where=where, evidence=shown, next_step=hint)
