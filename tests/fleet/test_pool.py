@@ -296,12 +296,12 @@ def test_rolling_stops_at_ctrl_c_even_when_the_batch_is_fine() -> None:
 
 
 def test_threads_end_with_their_work() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     fan_out(NAMES, lambda name: None, forks=6)
     end = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < end:
+    while set(threading.enumerate()) - before and time.monotonic() < end:
         time.sleep(0.005)
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
 
 
 def test_crew_does_the_next_work_with_the_threads_it_has() -> None:
