@@ -118,7 +118,7 @@ def recap(screen: Screen, report: Report) -> None:
 
     rows = []
     for host, part in report.parts.items():
-        style = "green" if part.error is None else "bold red"
+        style = {"ok": "green", "interrupted": "bold yellow"}.get(part.status, "bold red")
         rows.append(
             [
                 (host, style),
@@ -138,7 +138,10 @@ def recap(screen: Screen, report: Report) -> None:
             told = f"none of the hosts of {play.name} ({play.place}) is left: the book ended there"
         screen.say((told, "bold"))
     if report.interrupted:
-        screen.say(("interrupted: what had begun on a host was ended, launched servers go on", "bold yellow"))
+        left = ", ".join(host for host, part in report.parts.items() if part.goes_on)
+        but = f" (of {left}: see above)" if left else ""
+        told = f"interrupted: what had begun on a host was ended{but}, launched servers go on"
+        screen.say((told, "bold yellow"))
 
 
 def document(report: Report) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import pytest
 
 from stoker.config import extravars
+from stoker.config.books.playbook import Task
 from stoker.config.inventories.inventory import Host
 from stoker.errors import ConfigError, HostFailed, HostUnreachable, InputError, StokerError
 from stoker.fleet.books.call import Timed
@@ -376,6 +380,69 @@ def test_ctrl_c_ends_the_step_on_the_host_and_the_book(books: Books, tmp_path: P
     assert not Path("/proc", pid).exists()
     assert '"status": "interrupted"' in out
     assert "TASK debug" not in err
+
+
+def test_ctrl_c_says_of_each_host_whether_the_book_was_through_with_it(books: Books, tmp_path: Path) -> None:
+    fifo = tmp_path / "begun"
+    os.mkfifo(fifo)
+    books.folder.write(
+        "playbooks/book.yml",
+        "- hosts: c\n  tasks: [{debug: }]\n"
+        f"- hosts: a,b\n  serial: 1\n  tasks:\n    - block: [{{shell: exit 3}}]\n"
+        f"      rescue: [{{shell: 'echo $$ > {fifo}; exec sleep 600'}}]\n",
+    )
+    process = books.folder.start("play", "book", "--json")
+    fifo.read_text()  # the step has begun
+    os.kill(process.pid, 2)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, out + err
+    hosts = {name: host["status"] for name, host in json.loads(out)["hosts"].items()}
+    assert hosts == {"c": "ok", "a": "interrupted", "b": "interrupted"}
+    assert "lost" not in err  # it was not for lost hosts that the book ended
+    assert "what had begun on a host was ended, launched servers go on" in err
+
+
+def test_ctrl_c_says_what_it_could_not_end(books: Books, tmp_path: Path) -> None:
+    with SshServer(tmp_path / "sshd", env={"HOME": str(tmp_path)}) as server:
+        books.folder.hosts({"box": server.variables()})
+        fifo = tmp_path / "begun"
+        os.mkfifo(fifo)
+        shell = f"echo $$ > {fifo}; exec sleep 600"
+        books.folder.write("playbooks/book.yml", f"- hosts: box\n  tasks: [{{shell: '{shell}'}}]\n")
+        process = books.folder.start("play", "book", "--json")
+        pid = int(fifo.read_text())
+        server.signal_sessions(signal.SIGSTOP)
+        for _ in range(2):
+            os.kill(process.pid, signal.SIGINT)
+            time.sleep(0.3)  # two at once are one
+        out, err = process.communicate(timeout=30)
+        os.kill(pid, signal.SIGKILL)
+    assert process.returncode == 130, out + err
+    assert json.loads(out)["hosts"] == {"box": {"status": "interrupted"}}
+    assert "box  ✗ interrupted: cut short: what was begun there may still go on" in err
+    assert "of box: see above" in err
+
+
+def test_hosts_that_hang_at_the_end_of_a_book_are_waited_for_side_by_side(
+    books: Books, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stoker.reach.client.GOODBYE_S", 1.0)
+    names = [f"h{number}" for number in range(8)]
+    hung_at = []
+    with SshServer(tmp_path / "sshd", env={"HOME": str(tmp_path)}) as server:
+        books.folder.hosts({name: server.variables() for name in names})
+
+        def begin(task: Task, *_: object) -> bool:
+            if task.module == "debug":
+                server.signal_sessions(signal.SIGSTOP)
+                hung_at.append(time.monotonic())
+            return True
+
+        monkeypatch.setattr(books.heard, "begin", begin)
+        report = books.run(f"- hosts: {','.join(names)}\n  tasks: [{{shell: 'true'}}, {{debug: }}]\n")
+        took_s = time.monotonic() - hung_at[0]
+    assert report.exit_code == 0
+    assert took_s < 6  # one behind the other they take 8 s
 
 
 def test_a_book_runs_over_one_login_to_a_real_sshd(books: Books, tmp_path: Path) -> None:

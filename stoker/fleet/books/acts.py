@@ -122,7 +122,11 @@ class Acts:
             crew=self.crew,
         )
         self.report.interrupted = self.report.interrupted or self.interrupt.is_set()
-        return {result.host: _result(result, turns[result.host]) for result in results}
+        found = {result.host: _result(result, turns[result.host]) for result in results}
+        for one in results:
+            if not isinstance(one.data, Result) and one.error is not None:  # its own thread cannot tell
+                self.watch.ended(one.host, turns[one.host].task, found[one.host])
+        return found
 
     def _keep(self, task: Task, title: str, results: Mapping[str, Result]) -> None:
         """Into the report; where no host waits for another, together with what others did of the task."""
@@ -145,7 +149,7 @@ class Acts:
         if result.code is not None:
             part.code = result.code
         if result.status == "interrupted":
-            part.interrupted = True
+            part.interrupted, part.goes_on = True, bool(result.summary)
         elif result.is_bad:
             part.counts["rescued" if rescued else result.status] += 1
             part.trouble = self._located(result, task, host)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -102,28 +103,46 @@ class _Run:
     journal: Journal
     report: Report = field(default_factory=Report, init=False)
     _facts: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    _due: Counter[str] = field(
+        default_factory=Counter, init=False
+    )  # plays that a host has yet to come through
     crew: Crew = field(default_factory=Crew, init=False)
 
     def all(self, stages: Sequence[Stage]) -> Report:
         """Every play; sessions are closed however it ends."""
         check(self.book, stages, self.project, self.options)
+        self._due.update(host.name for stage in stages for host in stage.hosts)
         try:
             for stage in stages:
-                if not self._play(stage):
+                if not self._play(stage) and not self.report.interrupted:
                     self.report.ended_at = stage.play
                 if self.report.ended_at or self.report.interrupted:
                     break
         except KeyboardInterrupt:
             self.report.interrupted = True
         finally:
-            parts = self.report.parts.values()
-            sessions = [one for part in parts for one in (part.session, *part.delegates.values())]
-            for session in sessions:  # else each host's agent would be waited for in turn
-                session.leave()
-            for session in sessions:
-                session.close()
+            self._leave()
             self.journal.end(self.report.exit_code)
+        for name, part in self.report.parts.items():
+            part.interrupted = part.interrupted or (self.report.interrupted and self._due[name] > 0)
         return self.report
+
+    def _leave(self) -> None:
+        """Close every connection, side by side: one that hangs is waited for, and the others meanwhile."""
+        parts, hurry = self.report.parts, threading.Event()
+        sessions = {name: (part.session, *part.delegates.values()) for name, part in parts.items()}
+
+        def close(name: str) -> None:
+            for session in sessions[name]:
+                session.close()
+
+        try:
+            for session in (one for several in sessions.values() for one in several):
+                session.leave()
+            fan_out(list(sessions), close, forks=len(sessions), stop=hurry, grace_s=0, crew=self.crew)
+        except KeyboardInterrupt:
+            hurry.set()
+        self.report.interrupted = self.report.interrupted or hurry.is_set()
 
     def _play(self, stage: Stage) -> bool:
         """One play; False where a batch of it lost all of its hosts, which ends the book as in Ansible."""
@@ -155,10 +174,7 @@ class _Run:
             self.crew,
         )
         flow = Flow(stage, names, left, acts, serial.most(stage, frame), serial.force(stage, frame))
-        if stage.play.strategy == "free":
-            flow.run_free(self._each)
-        else:
-            flow.run()
+        self._due.subtract(self._go(stage, flow))
         for name in flow.down:
             parts[name].error = parts[name].error or parts[name].trouble
         for name, pending in flow.pending().items():
@@ -166,11 +182,28 @@ class _Run:
         lost = sum(part.error is not None for part in parts.values()) - len(left)
         return not flow.broken and not self.report.interrupted and (not parts or lost < len(parts))
 
-    def _each(self, work: Callable[[str], None], names: Sequence[str]) -> None:
-        """Something for each host, side by side."""
-        results = fan_out(list(names), work, forks=self.options.forks, stop=self.stop)
+    def _go(self, stage: Stage, flow: Flow) -> set[str]:
+        """Take a batch through its play; the hosts that came to its end, before any Ctrl-C."""
+        through: set[str] = set()
+        try:
+            if stage.play.strategy == "free":
+                flow.run_free(lambda work, names: self._each(work, names, through))
+            else:
+                flow.run()
+        except KeyboardInterrupt:
+            self.stop.set()
         self.report.interrupted = self.report.interrupted or self.stop.is_set()
-        for result in results:
+        return through | set(flow.gone) if self.report.interrupted else set(flow.names)
+
+    def _each(self, work: Callable[[str], None], names: Sequence[str], through: set[str]) -> None:
+        """Something for each host, side by side; who was through with it before Ctrl-C is noted."""
+
+        def whole(name: str) -> None:
+            work(name)
+            if not self.stop.is_set():
+                through.add(name)
+
+        for result in fan_out(list(names), whole, forks=self.options.forks, stop=self.stop):
             if result.status == "failed":  # a fault of ours: what a task raises is a value by then
                 self.report.parts[result.host].error = result.error
 

@@ -27,7 +27,8 @@ class Part:
         trouble: Its latest failure, which a rescue may deal with.
         delegates: Connections to hosts that do something in its place, by name.
         pending: Handlers that were asked for there and have not run.
-        interrupted: Ctrl-C cut a task short there.
+        interrupted: Ctrl-C cut a task short there, or came before the book was through with it.
+        goes_on: Something goes on there without us, or may; it was told with the task.
         code: What the latest verdict asks for.
         silent: A task with ``no_log`` runs: nothing of what the host tells is passed on.
     """
@@ -40,6 +41,7 @@ class Part:
     delegates: dict[str, Session] = field(default_factory=dict)
     pending: tuple[str, ...] = ()
     interrupted: bool = False
+    goes_on: bool = False
     code: int = EXIT_DONE
     silent: bool = False
 

@@ -113,7 +113,9 @@ def interrupted(error: StokerError | None = None) -> Result:
         error: Where it says what goes on on the host without us, that is told.
     """
     told = ""
-    if isinstance(error, HostInterrupted):
+    if isinstance(error, HostInterrupted | HostUnreachable) or (
+        isinstance(error, HostError) and error.detail.get("unfinished")
+    ):
         told = "; ".join(part for part in (error.what, error.next_step) if part)
     data = {"changed": False, "failed": False, "msg": told or "interrupted"}
     return Result("interrupted", data, told)

@@ -269,7 +269,7 @@ class Turn:
         try:
             return succeeded(self._outcomes(call))
         except StokerError as error:
-            if self.setting.stop.is_set() and getattr(error, "kind", "") == "cancelled":
+            if self.setting.stop.is_set() and getattr(error, "kind", "") in ("cancelled", "lost"):
                 return interrupted(error)
             return failed(error, self.host.name, self.task.place)
 
