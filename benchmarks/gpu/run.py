@@ -51,7 +51,7 @@ class Run:
         return self.stage.device == "cuda"
 
     def inv(self, *words: str, expect: int | None = 0, show: bool = True) -> Ended:
-        """Run a command in the project as a user would; its exit code must be the expected one (None: any)."""
+        """Run a command in the project as a user would; its exit code must be the expected one, if any."""
         begin = time.monotonic()
         try:
             done = subprocess.run(
