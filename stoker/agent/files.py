@@ -55,7 +55,7 @@ def manifest(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
     try:
         found.look(ctx)
     except OSError as error:
-        raise AgentError("io", "%s: %s" % (error.filename or root, error.strerror)) from error
+        raise _refused(root, error) from error
     return {"files": found.files, "skipped": found.skipped, "unreadable": found.unreadable, "root": root}
 
 
@@ -98,7 +98,7 @@ def _single(path: str, most: Any) -> Dict[str, Any]:
     try:
         info = _readable(path)
     except OSError as error:
-        raise AgentError("io", "%s: %s" % (path, error.strerror)) from error
+        raise _refused(path, error) from error
     if isinstance(most, int) and info.st_size > most:
         raise AgentError("io", "%s: its %d bytes are over the limit of %d" % (path, info.st_size, most))
     return {"files": [_entry(name, info)], "skipped": [], "unreadable": [], "root": folder, "single": True}
@@ -194,6 +194,12 @@ def _readable(path: str) -> os.stat_result:
     if not os.access(path, os.R_OK):
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
     return info
+
+
+def _refused(path: str, error: OSError) -> AgentError:
+    is_ours = error.errno in (errno.EACCES, errno.EPERM)
+    hint = "read it as a user who may (ansible_become, ansible_become_user)" if is_ours else ""
+    return AgentError("io", "%s: %s" % (path, error.strerror), next_step=hint)
 
 
 def _too_large(root: str, files: List[Dict[str, Any]], total: int, most: int) -> AgentError:

@@ -88,7 +88,8 @@ def get(job: Job) -> Outcome:
     """Brings a file or folder here; the data has ``files``, ``skipped`` and ``into``.
 
     Raises:
-        HostFailed: ``io``: not all of it can be read; what can be is here.
+        HostFailed: ``io``: not all of it can be read; what can be is here. The detail has the data, and
+            ``unreadable``.
     """
     from stoker.reach.manifest import MAX_BYTES, announced, not_all
     from stoker.reach.pull import How, fetch
@@ -100,7 +101,8 @@ def get(job: Job) -> Outcome:
     if not manifest.is_file:
         into /= _folder_name(PurePosixPath(job.args["src"]).name)
     how = How(_rate(job), resume=True, sync=False)
-    files = fetch(agent, manifest, into, _progress(job.session, "get"), how)
+    is_any = bool(manifest.files or not manifest.unreadable)
+    files = fetch(agent, manifest, into, _progress(job.session, "get"), how) if is_any else []
     data = {
         "files": [str(path) for path in files],
         "skipped": _listed(manifest.skipped),
@@ -109,7 +111,9 @@ def get(job: Job) -> Outcome:
     size = sum(file.size for file in manifest.files)
     told = f"{counts(len(files), 'file', 'files')}, {shown(size)}, in {data['into']}"
     if manifest.unreadable:
-        raise not_all(job.host.name, manifest, told)
+        for line, _ in _skipped(manifest.skipped):
+            job.session.emit({"type": "note", "text": line})
+        raise not_all(job.host.name, manifest, told if files else "", **data)
     return Outcome(told, data, lines=_skipped(manifest.skipped))
 
 

@@ -17,6 +17,7 @@ NEXT = "look at that folder on the host; what was pulled before is whole, and ru
 _NO_NAMES = frozenset(("", ".", ".."))
 _MOST_EVIDENCE = 8
 _MOST_NAME, _MOST_PATH = 255, 4096  # bytes
+_MOST_WHY = 500
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -76,18 +77,19 @@ def announced(
     skipped, unreadable = _told(answer.get("skipped")), _told(answer.get("unreadable"))
     is_file = single and answer.get("single") is True and len(files) == 1
     found = Manifest(str(answer.get("root") or path), tuple(files), skipped, is_file, unreadable)
-    if unreadable and not (partly and files):
+    if unreadable and not partly:
         raise not_all(agent.host, found)
     return found
 
 
-def not_all(host: str, manifest: Manifest, brought: str = "") -> HostFailed:
+def not_all(host: str, manifest: Manifest, brought: str = "", **detail: object) -> HostFailed:
     """What of a folder cannot be read.
 
     Args:
         host: The host.
         manifest: What it announced.
         brought: What of it is here now; empty: nothing.
+        detail: For programs, beside all that cannot be read.
     """
     many = len(manifest.unreadable)
     what = (
@@ -97,13 +99,16 @@ def not_all(host: str, manifest: Manifest, brought: str = "") -> HostFailed:
     evidence += [f"and {many - _MOST_EVIDENCE} more"] if many > _MOST_EVIDENCE else []
     evidence += [f"the rest is here: {brought}"] if brought else []
     hint = "read it as a user who may (ansible_become, ansible_become_user), or name what can be read"
-    return HostFailed(what, host=host, kind="io", evidence=evidence, next_step=hint)
+    told = {**detail, "unreadable": [{"path": path, "why": why} for path, why in manifest.unreadable]}
+    return HostFailed(what, host=host, kind="io", evidence=evidence, next_step=hint, detail=told)
 
 
 def _told(listed: Any) -> tuple[tuple[str, str], ...]:
     """A list of paths and reasons, whatever the host made of it."""
     items = [item for item in (listed if isinstance(listed, list) else []) if isinstance(item, dict)]
-    return tuple((str(item.get("path")), str(item.get("why"))) for item in items[:MAX_FILES])
+    return tuple(
+        (str(item.get("path"))[:_MOST_PATH], str(item.get("why"))[:_MOST_WHY]) for item in items[:MAX_FILES]
+    )
 
 
 def read_manifest(host: str, answer: dict[str, Any], max_bytes: int) -> list[RemoteFile]:

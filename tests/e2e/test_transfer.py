@@ -71,12 +71,25 @@ def test_what_may_not_be_read_fails_the_host_behind_all_that_may(project: Projec
         logs.chmod(0o755)
         (logs / "open.log").write_text("open")
         (logs / "shut.log").touch(0o600)
+        (logs / "link").symlink_to("open.log")
         got = project.inv("get", "--host", "h1", "--src", name)
+        told = project.inv("get", "--host", "h1", "--src", name, "--json").json["hosts"]["h1"]["error"]
+        (logs / "shut.log").chmod(0o644)
+        again = project.inv("get", "--host", "h1", "--src", name)
+        logs.chmod(0o700)
+        shut = project.inv("get", "--host", "h1", "--src", name)
     assert got.code == 3, got.text
     assert (project.root / "fetched/h1" / logs.name / "open.log").read_text() == "open"
     assert "1 file or folder cannot be read" in got.err
     assert "shut.log: Permission denied" in got.err
     assert f"the rest is here: 1 file, 4 B, in fetched/h1/{logs.name}" in got.err
+    assert "skipped link: a link" in got.out
+    assert told["detail"]["unreadable"] == [{"path": "shut.log", "why": "Permission denied"}]
+    assert told["detail"]["skipped"] == [{"path": "link", "why": "a link"}]
+    assert told["detail"]["files"] == [str(project.root / "fetched/h1" / logs.name / "open.log")]
+    assert again.code == 0, again.text
+    assert (project.root / "fetched/h1" / logs.name / "shut.log").exists()
+    assert f"{name}: Permission denied\n  next: read it as a user who may" in shut.err
 
 
 @pytest.mark.parametrize(
