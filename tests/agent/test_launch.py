@@ -24,7 +24,7 @@ from stoker.agent.context import AgentError
 from stoker.agent.launches import state
 from stoker.agent.launches.locks import lock_set
 from stoker.agent.processes import procs
-from stoker.agent.starting import launch, life, preflight
+from stoker.agent.starting import launch, life, preflight, prepare
 from tests.agent.conftest import ENGINE, ENGINES, MARK, PLAIN, Host, eventually, free_port, lives
 
 SLEEP = "#!/bin/sh\nexec sleep 60\n"
@@ -380,7 +380,7 @@ def test_a_failed_kill_leaves_no_draft_of_the_next_launch(
 
 def test_a_server_whose_record_cannot_be_written_is_not_left_running(host: Host) -> None:
     ctx = host.context()
-    prepared = launch.prepare(ctx, host.plan(engine=PLAIN, script=SLEEP), ())
+    prepared = prepare.prepare(ctx, host.plan(engine=PLAIN, script=SLEEP), ())
     (Path(prepared.slot_dir) / "current").mkdir()
     with pytest.raises(AgentError) as caught:
         launch.start(ctx, prepared)
@@ -398,7 +398,7 @@ def test_a_server_whose_record_cannot_be_written_is_not_left_running(host: Host)
     ],
 )
 def test_a_script_is_run_by_what_its_first_line_says(script: str, command: list[str]) -> None:
-    assert launch.interpreter(script) == command
+    assert prepare.interpreter(script) == command
 
 
 class Wire:

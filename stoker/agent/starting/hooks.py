@@ -11,7 +11,7 @@ from ..asking.traffic import Traffic
 from ..context import AgentError, Context
 from ..processes import procs
 from ..variables import redacted
-from . import launch, subject
+from . import prepare, subject
 
 # A balancer answers in seconds; whatever takes longer than this hangs.
 HOOK_S = 300.0
@@ -87,7 +87,7 @@ def _one(ctx: Context, when: str, line: str, about: Mapping[str, Any]) -> Ran:
         ctx,
         ["/bin/sh", "-c", line],
         env=_environment(ctx, about),
-        cwd=launch.folder_of(ctx),
+        cwd=prepare.folder_of(ctx),
         timeout_s=HOOK_S,
     )
     output = redacted(done["stdout"] + done["stderr"], secrets)[-_OUTPUT_CHARS:]

@@ -19,7 +19,7 @@ from ..launches import serving, state
 from ..launches.locks import lock_set
 from ..launches.state import Launch
 from ..processes import descriptors, procs
-from . import hooks, launch, preflight
+from . import hooks, launch, preflight, prepare
 
 # After its last process a server's GPU memory can be in use for this long without any holder.
 SETTLE_S = 3.0
@@ -173,7 +173,7 @@ def _replace(
     """Kill and launch; once the first signal is sent, nothing ends this in between."""
     plan = params["plan"]
     with ctx.step("prepare") as step:
-        prepared = launch.prepare(ctx, plan, wanted.gpus)
+        prepared = prepare.prepare(ctx, plan, wanted.gpus)
         step.detail = prepared.record["launch_id"]
     with _discarding(prepared):
         asked = {"plan": plan, "engines": params.get("engines") or []}
@@ -221,18 +221,18 @@ def _previous(ctx: Context, plan: Mapping[str, Any]) -> Optional[Dict[str, Any]]
 
 
 @contextlib.contextmanager
-def _discarding(prepared: launch.Prepared) -> Iterator[None]:
+def _discarding(prepared: prepare.Prepared) -> Iterator[None]:
     """Take back what was prepared, where the launch did not begin."""
     try:
         yield
     except BaseException:
-        if not launch.began(prepared):
-            launch.discard(prepared)
+        if not prepare.began(prepared):
+            prepare.discard(prepared)
         raise
 
 
 def _launch(
-    ctx: Context, prepared: launch.Prepared, killed: Dict[str, Any], previous: Optional[Dict[str, Any]]
+    ctx: Context, prepared: prepare.Prepared, killed: Dict[str, Any], previous: Optional[Dict[str, Any]]
 ) -> Launch:
     try:
         with ctx.step("launch") as step:

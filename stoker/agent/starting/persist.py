@@ -21,7 +21,7 @@ from ..launches import serving, state, units
 from ..launches.locks import lock_set, slot_lock
 from ..launches.units import BOOT, Manager
 from ..processes import procs
-from . import launch
+from . import prepare
 
 ARCHIVE, SCRIPT = "agent.zip", "start.sh"
 _LIMITS = {
@@ -163,7 +163,7 @@ def _remove(ctx: Context, found: Manager, slot: str) -> Dict[str, Any]:
 def _boot(ctx: Context, found: Manager, params: Mapping[str, Any]) -> str:
     """What a start without a login and without a controller needs. Secrets lie in a file of their own."""
     plan = dict(params["plan"], secrets={})
-    env = launch.environment(ctx, plan, ())
+    env = prepare.environment(ctx, plan, ())
     if VARIABLE in ctx.login_env:
         env[VARIABLE] = ctx.login_env[VARIABLE]
     unit = units.name_of(plan["slot"]) if found.kind else ""

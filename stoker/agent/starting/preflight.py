@@ -16,7 +16,7 @@ from ..gpus.gpu import GpuState
 from ..processes import procs, recognise
 from ..processes.descriptors import overlap
 from ..processes.procs import Process
-from . import launch
+from . import prepare
 
 Check = Dict[str, Any]
 
@@ -139,7 +139,7 @@ def _program(ctx: Context, plan: Mapping[str, Any]) -> str:
 
 def _environment(ctx: Context, plan: Mapping[str, Any]) -> Dict[str, str]:
     """What the script gives the server, as far as it can be told without running it."""
-    env = launch.environment(ctx, plan, ())
+    env = prepare.environment(ctx, plan, ())
     return {**env, "PATH": plan["path"], **plan["env"], **plan["secrets"]}
 
 
@@ -149,8 +149,8 @@ def _in_script(
     """Run a command as the script would: its setup (module load and the like) decides what can be found."""
     setup = "".join("{ %s\n} || exit\n" % line for line in plan["setup"])
     if setup:
-        argv = [*launch.interpreter(plan["script"]), "-c", setup + '"$@"', "sh", *argv]
-    return run.run(ctx, argv, env=env, cwd=launch.folder_of(ctx), timeout_s=timeout_s)
+        argv = [*prepare.interpreter(plan["script"]), "-c", setup + '"$@"', "sh", *argv]
+    return run.run(ctx, argv, env=env, cwd=prepare.folder_of(ctx), timeout_s=timeout_s)
 
 
 def _find(ctx: Context, plan: Mapping[str, Any], env: Mapping[str, str], program: str) -> str:
@@ -162,7 +162,7 @@ def _find(ctx: Context, plan: Mapping[str, Any], env: Mapping[str, str], program
             )
         return _last(done["stdout"]) or program
     if "/" in program:
-        program = os.path.join(launch.folder_of(ctx), program)  # as the script: it begins there
+        program = os.path.join(prepare.folder_of(ctx), program)  # as the script: it begins there
     return _on_path(program, env)
 
 
@@ -296,8 +296,8 @@ def _room(folder: str, need_mib: int) -> str:
 
 
 def _script(ctx: Context, plan: Mapping[str, Any]) -> str:
-    command = launch.interpreter(plan["script"])
-    program = _on_path(command[0], launch.environment(ctx, plan, ()))
+    command = prepare.interpreter(plan["script"])
+    program = _on_path(command[0], prepare.environment(ctx, plan, ()))
     if os.path.basename(command[-1]) not in ("sh", "bash", "dash"):
         return program
     argv = [*command, "-n", "/dev/stdin"]
