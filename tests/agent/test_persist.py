@@ -356,6 +356,20 @@ def test_without_systemd_an_entry_point_starts_the_server_stays_and_ends_it(host
     assert state.exit_of(host.context().home, launched) == {"code": 0}
 
 
+def test_an_end_that_is_told_before_anything_was_begun_is_heard(host: Host) -> None:
+    """As PID 1 of a container, a process is not ended by what it has no handler for."""
+    without_systemd(host)
+    put(host, host.plan())
+    process = entry_point(host)
+    status = Path("/proc", str(process.pid), "status")
+    eventually(lambda: int(status.read_text().split("SigCgt:")[1].split()[0], 16) >> 14 & 1, "a handler")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    assert process.stdout is not None
+    assert process.stdout.read() == ""
+    assert not state.current(host.context().home, "stable")
+
+
 @pytest.mark.parametrize("wait_ms", [0, 20, 60])
 def test_an_end_that_is_told_during_the_start_undoes_it(host: Host, wait_ms: int) -> None:
     """A container that is stopped while it starts must not leave a server behind."""

@@ -33,7 +33,13 @@ _LIMITS = {
 }
 _AGENT = __name__.rpartition(".starting.")[0]
 _ALWAYS = (1980, 1, 1, 0, 0, 0)
-_MAIN = "import sys\nfrom stoker.agent.starting import entry\nsys.exit(entry.main(sys.argv[1]))\n"
+# The imports take a second, and nothing is begun yet. PID 1 of a container hears only what it handles.
+_MAIN = """import signal, sys
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda *_: sys.exit(0))
+from stoker.agent.starting import entry
+sys.exit(entry.main(sys.argv[1]))
+"""
 
 
 def persist(ctx: Context, params: Dict[str, Any]) -> Dict[str, Any]:
