@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stoker.results.store import RECORD, Store
+from stoker.results.records.store import RECORD, Store
 from tests.results.made import bad, good
 
 _HOSTS = 20

@@ -13,8 +13,8 @@ import argparse
 import math
 import random
 
-from stoker.results import stats
-from stoker.results.stats import judge
+from stoker.results.statistics import stats
+from stoker.results.statistics.stats import judge
 
 NOISES = ((0.005, 0.005), (0.01, 0.01), (0.02, 0.0), (0.02, 0.01), (0.02, 0.02))
 BASELINE, RUNS = 3, 5

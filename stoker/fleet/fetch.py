@@ -18,7 +18,7 @@ from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
     from stoker.reach.manifest import Manifest, RemoteFile
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 _RUNS = "~/.stoker/runs"
 _RAW = "bench.json"
@@ -88,8 +88,8 @@ def _wanted(
     job: Job, files: Iterable[RemoteFile], here: Set[RemoteFile]
 ) -> tuple[list[RemoteFile], list[Skipped]]:
     """What of a host's runs may come here or is here, and what may not."""
-    from stoker.results.identity import is_safe_id
-    from stoker.results.store import RECORD
+    from stoker.results.records.identity import is_safe_id
+    from stoker.results.records.store import RECORD
 
     into = job.project.settings.path("results")
     recorded: dict[str, str] = {}
@@ -113,7 +113,7 @@ def _wanted(
 
 def _whose(job: Job, run_id: str) -> str:
     """Why nothing of a run may be added here; empty where it may."""
-    from stoker.results.store import RECORD
+    from stoker.results.records.store import RECORD
 
     store = job.project.store
     if not os.path.lexists(store.path(run_id) / RECORD):
@@ -131,7 +131,7 @@ def _adopted(job: Job, run_ids: list[str]) -> list[str]:
     Raises:
         HostFailed: Of the first that cannot be read, once the others were recorded.
     """
-    from stoker.results.store import RECORD
+    from stoker.results.records.store import RECORD
 
     store = job.project.store
     without = [name for name in run_ids if not os.path.lexists(store.path(name) / RECORD)]
@@ -168,8 +168,8 @@ def _raw_record(job: Job, raw: Path) -> Record:
     Raises:
         HostFailed: ``bad-result``.
     """
-    from stoker.results import fromjson
-    from stoker.results.shape import parse
+    from stoker.results.records import fromjson
+    from stoker.results.records.shape import parse
 
     shown = f"{raw.parent.name}/{raw.name}"
     with reading(job.host.name, shown):

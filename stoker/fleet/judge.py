@@ -12,9 +12,9 @@ from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
     from stoker.fleet.project import Project
-    from stoker.results.baseline import Baseline
-    from stoker.results.explain import Explanation
-    from stoker.results.record import Record
+    from stoker.results.baselines.baseline import Baseline
+    from stoker.results.explaining.explain import Explanation
+    from stoker.results.records.record import Record
 
 # Between a profile's name and the experiment that varied it.
 TRIAL = "~"
@@ -97,7 +97,7 @@ def compare_runs(project: Project, a: str, b: str) -> Outcome:
 
 def _side(one: Record | Baseline) -> str:
     """Which measurement a column shows: ``20260101-…: nccl-tuned on node174, decode 5 × 500 tokens…``."""
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
     profile = one.profile or "(by hand)"
     if isinstance(one, Record):
@@ -125,7 +125,7 @@ def baseline(job: Job) -> Outcome:
 
 def _accepted(job: Job, records: Sequence[Record], old: Baseline | None, new: Baseline) -> Outcome:
     """What was accepted, in the place of what, and what speaks against it."""
-    from stoker.results.baseline import LAUNCHES
+    from stoker.results.baselines.baseline import LAUNCHES
     from stoker.results.meanwhile import disturbed
 
     path = job.project.shown(job.project.baselines.path(new.key))
@@ -162,7 +162,7 @@ def _refuse_regressed(records: Sequence[Record]) -> None:
 
 def _replaced(project: Project, record: Record, by_class: bool) -> Baseline | None:
     """The baseline that accepting a run replaces; None where there is none that can be read."""
-    from stoker.results.baseline import Missing
+    from stoker.results.baselines.baseline import Missing
 
     try:
         found = project.baselines.find(record)
@@ -216,7 +216,7 @@ def baseline_of(project: Project, record: Record, other: str) -> Baseline:
     Raises:
         InputError: There is none; says what the nearest differs in.
     """
-    from stoker.results.baseline import Missing
+    from stoker.results.baselines.baseline import Missing
 
     base = project.baselines.find(record)
     if isinstance(base, Missing):
@@ -227,7 +227,7 @@ def baseline_of(project: Project, record: Record, other: str) -> Baseline:
 
 def explained(record: Record, base: Record | Baseline) -> Outcome:
     """The explanation as an outcome: causes, context, and what was checked and is equal."""
-    from stoker.results.explain import explain as find_causes
+    from stoker.results.explaining.explain import explain as find_causes
 
     found = find_causes(record, base)
     data = {"run_id": record.run_id, **found.to_json()}
@@ -264,7 +264,7 @@ def _way_back(found: Explanation, record: Record) -> list[tuple[str, str]]:
 
 def _ids(base: Record | Baseline) -> tuple[str, ...]:
     """The runs that something is compared with."""
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
     return (base.run_id,) if isinstance(base, Record) else base.run_ids
 

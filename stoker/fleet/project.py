@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # a command that launches nothing need not load what reads an
     from stoker.config.secrecy.secrets import Secrets
     from stoker.fleet.gate import Gate
     from stoker.plan import LaunchPlan
-    from stoker.results.baseline import Baselines
-    from stoker.results.store import Store
+    from stoker.results.baselines.baseline import Baselines
+    from stoker.results.records.store import Store
 
 
 class Project:
@@ -94,14 +94,14 @@ class Project:
     @cached_property
     def store(self) -> Store:
         """The records that came back."""
-        from stoker.results.store import Store
+        from stoker.results.records.store import Store
 
         return Store(self.settings.path("results"))
 
     @cached_property
     def baselines(self) -> Baselines:
         """The accepted results."""
-        from stoker.results.baseline import Baselines
+        from stoker.results.baselines.baseline import Baselines
 
         return Baselines(self.settings.path("baselines"))
 

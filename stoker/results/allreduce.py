@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoker.results.figures import percent
-from stoker.results.latencies import batches, median
+from stoker.results.records.latencies import batches, median
 
 if TYPE_CHECKING:
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 # Under tensor parallelism: one after the attention, one after the MLP or the experts.
 PER_LAYER = 2

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from stoker.results.baseline import Baseline, Missing
-from stoker.results.explain import Explanation, explain
+from stoker.results.baselines.baseline import Baseline, Missing
+from stoker.results.explaining.explain import Explanation, explain
 from stoker.results.figures import figure, percent
 from stoker.results.meanwhile import disturbed
-from stoker.results.metric import Metric
-from stoker.results.noise import Launches
-from stoker.results.record import Record
-from stoker.results.stats import (
+from stoker.results.records.metric import Metric
+from stoker.results.records.record import Record
+from stoker.results.statistics.noise import Launches
+from stoker.results.statistics.stats import (
     IMPROVED,
     INCONCLUSIVE,
     MAX_LOSS,

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from stoker.results.points import Point
+from stoker.results.records.points import Point
 
 if TYPE_CHECKING:
-    from stoker.results.summary import Summary
+    from stoker.results.records.summary import Summary
 
 LEAST = 8  # points: fewer tell no step from noise
 _AGREE = 3  # points on either side

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stoker.results.record import Record
+from stoker.results.records.record import Record
 
 _OF_GPU = (
     ("pcie_gen", "PCIe gen {}"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 # Why a driver lowers clocks that nobody asked it to lower.
 _HELD_BACK = {

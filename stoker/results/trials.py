@@ -10,8 +10,8 @@ from typing import Any
 from stoker import engines
 from stoker.engines.speculation import WITHOUT, steps, without
 from stoker.errors import InputError
-from stoker.results.record import Record
-from stoker.results.speculation import Weighed, acceptance, weigh
+from stoker.results.records.record import Record
+from stoker.results.statistics.speculation import Weighed, acceptance, weigh
 
 SPEC = "~spec"
 AGE_S = 86400.0  # an experiment goes on after an interruption within a day; what is older is another one

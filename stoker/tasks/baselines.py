@@ -8,7 +8,7 @@ from stoker.errors import EXIT_DONE, InputError
 from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
-    from stoker.results.baseline import Baseline
+    from stoker.results.baselines.baseline import Baseline
     from stoker.tasks.run import Run
 
 

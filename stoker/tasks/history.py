@@ -10,9 +10,9 @@ from stoker.errors import EXIT_DONE
 from stoker.tasks import selection
 
 if TYPE_CHECKING:
-    from stoker.results.explain import Explanation
+    from stoker.results.explaining.explain import Explanation
     from stoker.results.history import Series, SeriesKey, Step
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
     from stoker.tasks.run import Run
 
 _COLUMNS = ("host", "profile", "launches>", "tok/s over time", "now>", "last step")
@@ -77,7 +77,7 @@ def _style(step: Step) -> str:
 
 def _explained(run: Run, step: Step) -> Explanation | None:
     """What differs between both sides of a step; None where a record has vanished meanwhile."""
-    from stoker.results.explain import explain
+    from stoker.results.explaining.explain import explain
 
     before, after = _load(run, step.last.run.run_id), _load(run, step.first.run.run_id)
     return explain(after, before) if before is not None and after is not None else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stoker.fleet.job import Job, Outcome, Verb
     from stoker.fleet.pool import HostResult
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
     from stoker.tasks.run import Run
 
 VERBS: dict[str, Verb] = {verb.name: verb for verb in (*measure.VERBS, *fetch_runs.VERBS, *judge.VERBS)}

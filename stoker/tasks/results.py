@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from stoker.errors import EXIT_DONE, InputError, nearest
 from stoker.fleet.flags import Flag
-from stoker.results.shortest import ends
+from stoker.results.records.shortest import ends
 from stoker.tasks import selection
 from stoker.tasks.command import JSON, command
 
 if TYPE_CHECKING:
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
     from stoker.tasks.run import Run
 
 _MOST_SHOWN = 20  # of what is damaged: a list is to be seen above it

@@ -20,7 +20,7 @@ from stoker.fleet.books.arguments import Argument
 from stoker.fleet.books.verbs import IN_BOOKS
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Verb
-from stoker.results import accepted
+from stoker.results.baselines import accepted
 
 FOLDER = Path(stoker.__file__).parent / "schemas"
 

@@ -12,7 +12,7 @@ from stoker.fleet.flags import moment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stoker.results.summary import Summary
+    from stoker.results.records.summary import Summary
     from stoker.tasks.run import Run
 
 
@@ -81,7 +81,7 @@ def _verdicts(text: str | None) -> tuple[str, ...]:
     Raises:
         InputError: One that there is not.
     """
-    from stoker.results.stats import VERDICTS
+    from stoker.results.statistics.stats import VERDICTS
 
     known = (*VERDICTS, NONE)
     found = tuple(name.strip() for name in (text or "").split(",") if name.strip())

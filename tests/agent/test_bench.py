@@ -26,8 +26,8 @@ from stoker.agent.measuring import bench
 from stoker.agent.session import Session
 from stoker.agent.starting import subject
 from stoker.lab import realengine, tinymodel
-from stoker.results.fromjson import build
-from stoker.results.record import Subject
+from stoker.results.records.fromjson import build
+from stoker.results.records.record import Subject
 from tests.agent.launched import Launched, free_port, listening, plan, serving, until
 from tests.agent.programs_paced import METRICS, PROGRAM, Paced
 

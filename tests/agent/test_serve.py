@@ -27,8 +27,8 @@ from stoker.agent.generators.load import Limits, Measured
 from stoker.agent.generators.stream import Stream, Target
 from stoker.agent.measuring import bench, prefixcache
 from stoker.benchmarks import lengths, merge
-from stoker.results.fromjson import build
-from stoker.results.record import Subject
+from stoker.results.records.fromjson import build
+from stoker.results.records.record import Subject
 from tests.agent.programs_paced import Paced, paced
 from tests.agent.test_bench import ENGINE, RUN_ID, context
 

@@ -28,7 +28,7 @@ from invoke.exceptions import Exit
 from stoker.config.secrecy.secrets import Secrets
 from stoker.config.secrecy.secretsources import FromFile
 from stoker.errors import InputError
-from stoker.results.baseline import Baselines
+from stoker.results.baselines.baseline import Baselines
 from stoker.tasks import check_settings_files, lint, play, profiles, project, schemas
 from tests.config.fromschema import ANY, documents, mutated
 

@@ -20,7 +20,7 @@ from stoker.fleet.linting import lint
 from stoker.fleet.linting.lint import Report, Scope
 from stoker.fleet.linting.lint_files import PaperProject
 from stoker.fleet.project import Project
-from stoker.results.store import Store
+from stoker.results.records.store import Store
 from tests.results.made import good
 
 ROOT = Path(__file__).parents[2]

@@ -25,7 +25,7 @@ from stoker.config.profiles.profile import Library
 from stoker.config.templating import template
 from stoker.errors import ConfigError, InputError
 from stoker.fleet.books import verbs
-from stoker.results import accepted
+from stoker.results.baselines import accepted
 from stoker.tasks import schemas
 from tests.config.conftest import CASES
 from tests.config.fromschema import ANY, documents, mutated

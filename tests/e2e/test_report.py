@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.results.store import Store
+from stoker.results.records.store import Store
 from tests.e2e.project import ProjectFolder
 from tests.results import made
 

@@ -74,7 +74,7 @@ def test_an_interrupted_pull_is_finished(project: Project, tmp_path: Path) -> No
 
 
 def test_a_host_adds_nothing_to_the_record_of_another(project: Project, tmp_path: Path) -> None:
-    from stoker.results.fromjson import build
+    from stoker.results.records.fromjson import build
 
     project.store.save(build([made.result([80.0], run_id=ID)], made.subject(host="b")))
     left(tmp_path)
@@ -119,7 +119,7 @@ def test_drafts_loose_files_and_odd_names_are_named_and_skipped(project: Project
 
 
 def test_the_launches_of_one_benchmark_are_one_record(project: Project, tmp_path: Path) -> None:
-    from stoker.results.fromjson import build
+    from stoker.results.records.fromjson import build
 
     second = "20260101-000009-a-0009"
     left(tmp_path)

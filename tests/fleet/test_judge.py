@@ -13,9 +13,9 @@ from stoker.fleet import judge, life
 from stoker.fleet.job import Job
 from stoker.fleet.measuring import benchlines
 from stoker.fleet.project import Project
-from stoker.results.baseline import Baselines
+from stoker.results.baselines.baseline import Baselines
 from stoker.results.compare import assess
-from stoker.results.record import Record
+from stoker.results.records.record import Record
 from tests.fleet.test_verbs import project
 from tests.results import made
 

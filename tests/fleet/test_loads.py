@@ -12,7 +12,7 @@ from stoker.fleet.books.verbs import VERBS
 from stoker.fleet.job import Outcome
 from stoker.fleet.measuring import benchrun
 from stoker.fleet.project import Project
-from stoker.results.accepted import Key
+from stoker.results.baselines.accepted import Key
 from stoker.results.compare import compare
 from stoker.results.report import gather, load
 from tests.agent.programs_paced import Paced

@@ -10,7 +10,7 @@ import pytest
 from stoker.errors import EXIT_HOST_FAILED, HostFailed, InputError
 from stoker.fleet.books.verbs import VERBS
 from stoker.fleet.project import Project
-from stoker.results.fromjson import build
+from stoker.results.records.fromjson import build
 from tests.fleet.test_verbs import Heard, _do, project
 from tests.results import made
 

@@ -221,7 +221,7 @@ def test_a_command_without_hosts_is_typed_without_them() -> None:
 def _regressed(project: Project) -> str:
     """A run that was judged and lost against an accepted one; both are of host a."""
     from stoker.results.compare import assess
-    from stoker.results.fromjson import build
+    from stoker.results.records.fromjson import build
     from tests.results import made
 
     of = made.subject(host="a")
@@ -254,7 +254,7 @@ def test_what_a_run_is_compared_with_says_when_it_is_the_run_itself(project: Pro
 
 
 def test_a_comparison_without_a_baseline_names_only_what_it_takes(project: Project) -> None:
-    from stoker.results.fromjson import build
+    from stoker.results.records.fromjson import build
     from tests.results import made
 
     project.store.save(

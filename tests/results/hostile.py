@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from stoker.results.baseline import Baselines
+from stoker.results.baselines.baseline import Baselines
 from stoker.results.compare import assess
-from stoker.results.record import Record, Subject
-from stoker.results.store import RECORD, Store
+from stoker.results.records.record import Record, Subject
+from stoker.results.records.store import RECORD, Store
 from tests.results import made
 
 RUN = "document.title='owned';document.documentElement.setAttribute('data-owned','1')"

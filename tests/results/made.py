@@ -6,8 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from stoker.results.fromjson import build
-from stoker.results.record import Record, Subject
+from stoker.results.records.fromjson import build
+from stoker.results.records.record import Record, Subject
 
 TUNING = {
     "NCCL_PROTO": "LL",

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from stoker.errors import InputError
-from stoker.results.abba import CONFIRMED, NOT_THE_CAUSE, UNDECIDED, Point, effect, order
+from stoker.results.statistics.abba import CONFIRMED, NOT_THE_CAUSE, UNDECIDED, Point, effect, order
 
 
 def points(

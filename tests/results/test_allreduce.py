@@ -10,13 +10,13 @@ import pytest
 from stoker.benchmarks import allreduce, merge
 from stoker.errors import InputError
 from stoker.results.allreduce import estimate
-from stoker.results.baseline import Baseline, Baselines
-from stoker.results.causes import Side
+from stoker.results.baselines.baseline import Baseline, Baselines
 from stoker.results.compare import assess, compare
-from stoker.results.fingerprint import Fingerprint
-from stoker.results.fromjson import build, loads
-from stoker.results.look_args import look
-from stoker.results.record import Record, Subject
+from stoker.results.explaining.causes import Side
+from stoker.results.explaining.look_args import look
+from stoker.results.records.fingerprint import Fingerprint
+from stoker.results.records.fromjson import build, loads
+from stoker.results.records.record import Record, Subject
 from tests.results.made import fingerprint, run
 
 BENCH = merge({}, {"name": "allreduce", "runs": "3", "hidden": 7168, "ranks": 8, "dtype": "bfloat16"})

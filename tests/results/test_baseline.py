@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from stoker.errors import ConfigError, InputError
-from stoker.results.baseline import Baseline, Baselines, Key, Missing
+from stoker.results.baselines.baseline import Baseline, Baselines, Key, Missing
+from stoker.results.baselines.yamltext import dumps
 from stoker.results.compare import assess, compare
-from stoker.results.fromjson import build
-from stoker.results.yamltext import dumps
+from stoker.results.records.fromjson import build
 from tests.results.made import bad, fingerprint, good, invalid, record, result, subject
 
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from stoker.errors import InputError
-from stoker.results.accepted import hardware_of
-from stoker.results.baseline import Baseline, Baselines, Missing
+from stoker.results.baselines.accepted import hardware_of
+from stoker.results.baselines.baseline import Baseline, Baselines, Missing
 from stoker.results.compare import assess
-from stoker.results.explain import explain
-from stoker.results.record import Record
+from stoker.results.explaining.explain import explain
+from stoker.results.records.record import Record
 from tests.results.made import bad, fingerprint, good, subject
 
 NOW = 1769947200.0

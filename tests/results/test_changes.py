@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.results.changes import Change, applied, between, told
-from stoker.results.record import Record
+from stoker.results.explaining.changes import Change, applied, between, told
+from stoker.results.records.record import Record
 from tests.results.made import TUNING, bad, fingerprint, good, record, subject
 
 

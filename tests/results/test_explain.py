@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from stoker.results.baseline import Baselines
-from stoker.results.causes import Cause
-from stoker.results.explain import Explanation, explain
-from stoker.results.look_args import flags
+from stoker.results.baselines.baseline import Baselines
+from stoker.results.explaining.causes import Cause
+from stoker.results.explaining.explain import Explanation, explain
+from stoker.results.explaining.look_args import flags
 from tests.results.made import BY_ENGINE, GPU, TUNING, bad, fingerprint, good, record, subject
 
 SLOW = [62.9, 62.8, 62.9, 63.0, 62.9]

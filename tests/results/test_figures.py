@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stoker.results.figures import figure, percent
-from stoker.results.fromjson import build
 from stoker.results.inforce import in_force
+from stoker.results.records.fromjson import build
 from tests.results import made
 
 

@@ -12,8 +12,8 @@ import pytest
 import ruptures
 
 from stoker.results.history import Series, change_points, series
+from stoker.results.records.store import Store
 from stoker.results.sparkline import shares, sparkline
-from stoker.results.store import Store
 from tests.results import made
 
 DAY = 86_400.0

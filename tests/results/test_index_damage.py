@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 import stoker
-from stoker.results import fromjson, indexfile
-from stoker.results.index import Index
-from stoker.results.store import Look, Store
-from stoker.results.summary import Summary
+from stoker.results.records import fromjson, indexfile
+from stoker.results.records.index import Index
+from stoker.results.records.store import Look, Store
+from stoker.results.records.summary import Summary
 from tests.results.made import bad, good
 
 TABLE = indexfile._TABLE

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stoker.results.baseline import Baselines, Key
+from stoker.results.baselines.baseline import Baselines, Key
 from stoker.results.compare import assess
 from stoker.results.meanwhile import disturbed, shown
 from tests.results.made import bad, good

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import InputError
-from stoker.results.baseline import Baselines
+from stoker.results.baselines.baseline import Baselines
 from stoker.results.compare import assess, compare
-from stoker.results.explain import explain
-from stoker.results.fromjson import build, loads
+from stoker.results.explaining.explain import explain
 from stoker.results.inforce import in_force
-from stoker.results.record import Record
-from stoker.results.store import Store
+from stoker.results.records.fromjson import build, loads
+from stoker.results.records.record import Record
+from stoker.results.records.store import Store
 from tests.e2e.project import ProjectFolder
 from tests.results import made
 

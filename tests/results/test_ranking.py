@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.results.ranking import rank
+from stoker.results.statistics.ranking import rank
 
 FAST, SLOW = [100.0, 101.0, 99.0, 100.5, 99.5], [80.0, 80.5, 79.5, 80.2, 79.8]
 

@@ -11,10 +11,10 @@ import pytest
 
 from stoker.benchmarks import Bench
 from stoker.errors import InputError
-from stoker.results.fromjson import build, loads
-from stoker.results.identity import SCHEMA, is_safe_id, new_run_id
-from stoker.results.metric import Metric
-from stoker.results.stats import judge
+from stoker.results.records.fromjson import build, loads
+from stoker.results.records.identity import SCHEMA, is_safe_id, new_run_id
+from stoker.results.records.metric import Metric
+from stoker.results.statistics.stats import judge
 from tests.results.made import bad, good, invalid, record, result, run, subject
 
 

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 from stoker.errors import InputError
-from stoker.results.baseline import Baselines
+from stoker.results.baselines.baseline import Baselines
 from stoker.results.compare import assess
 from stoker.results.history import series
-from stoker.results.points import Point
+from stoker.results.records.points import Point
+from stoker.results.records.store import Store
+from stoker.results.records.summary import Summary
 from stoker.results.report import file, load, thin
 from stoker.results.report.build import build
 from stoker.results.report.gather import Material, gather
 from stoker.results.report.model import Report, Section
 from stoker.results.report.page import MARK, render
-from stoker.results.store import Store
-from stoker.results.summary import Summary
 from tests.results import made
 
 NOW = 1780000000.0

@@ -11,13 +11,13 @@ import pytest
 
 from stoker import engines
 from stoker.engines.speculation import with_steps, without
-from stoker.results.baseline import Baselines
-from stoker.results.record import Record
+from stoker.results.baselines.baseline import Baselines
+from stoker.results.records.record import Record
+from stoker.results.records.store import Store
 from stoker.results.report.build import build
 from stoker.results.report.gather import gather
 from stoker.results.report.model import Section
 from stoker.results.report.page import render
-from stoker.results.store import Store
 from stoker.results.trials import AGE_S, trials
 from tests.results import made
 

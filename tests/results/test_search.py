@@ -8,7 +8,7 @@ import random
 import pytest
 
 from stoker.errors import InputError
-from stoker.results.search import MOST_LAUNCHES, Names, Scale, Search, scale
+from stoker.results.statistics.search import MOST_LAUNCHES, Names, Scale, Search, scale
 
 
 def names(count: int) -> list[str]:

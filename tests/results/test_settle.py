@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stoker.results.baseline import Baseline, Baselines
+from stoker.results.baselines.baseline import Baseline, Baselines
 from stoker.results.compare import assess, settle, slower
 from tests.results.made import bad, good, record
 

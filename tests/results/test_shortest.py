@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from stoker.results.shortest import ends
-from stoker.results.store import RECORD, Store
+from stoker.results.records.shortest import ends
+from stoker.results.records.store import RECORD, Store
 
 
 def test_the_end_is_as_short_as_it_can_be() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.results.speculation import COSTS, OPEN, PAYS, Acceptance, acceptance, weigh
+from stoker.results.statistics.speculation import COSTS, OPEN, PAYS, Acceptance, acceptance, weigh
 
 PLAIN = [[100.0, 100.4, 99.8, 100.1, 99.9]]
 

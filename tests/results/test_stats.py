@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stoker.errors import InputError
-from stoker.results import stats
-from stoker.results.stats import Need, judge
+from stoker.results.statistics import stats
+from stoker.results.statistics.stats import Need, judge
 from tests.results import verdict_ref
 
 NEED_WORDS = {"runs": "runs", "new launches": "launches", "launches each side": "launches-each-side"}

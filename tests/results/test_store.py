@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import InputError
-from stoker.results import index, indexfile
-from stoker.results.record import Record
-from stoker.results.store import Store
+from stoker.results.records import index, indexfile
+from stoker.results.records.record import Record
+from stoker.results.records.store import Store
 from tests.results.made import bad, good
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stoker.config import scaffold
-from stoker.results.baseline import Baselines
-from stoker.results.store import Store
+from stoker.results.baselines.baseline import Baselines
+from stoker.results.records.store import Store
 from tests.results import made
 from tests.tasks.test_typed import Typist, typist
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from stoker.results.store import Store
+from stoker.results.records.store import Store
 from tests.results import made
 from tests.tasks.test_typed import Typist, typist
 

@@ -14,8 +14,8 @@ from stoker.fleet.shown import counts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stoker.results.changes import Change
-    from stoker.results.search import Names, Scale
+    from stoker.results.explaining.changes import Change
+    from stoker.results.statistics.search import Names, Scale
 
 CALIBRATE = Flag("calibrate", "Launches of each side before the first question (3).", "whole", least=2)
 _CALIBRATE = 3
@@ -28,7 +28,7 @@ def bisect(job: Job) -> Outcome:
     The data has ``smallest``, ``differences`` (each ``kind name value``), ``loss``, ``questions`` and
     ``launches``.
     """
-    from stoker.results import search
+    from stoker.results.statistics import search
 
     record, _, found = verify.suspects(job)
     changes = {change.key: change for change in found}
@@ -75,7 +75,7 @@ class _Sides:
 
     def calibrate(self, each: int) -> Scale:
         """Measure both, in turns, so that a drift falls on both."""
-        from stoker.results import abba, search
+        from stoker.results.statistics import abba, search
 
         sides: dict[str, list[Sequence[float]]] = {GOOD: [], SLOW: []}
         turns = abba.order(each)[: 2 * each]
@@ -86,7 +86,7 @@ class _Sides:
 
     def launch(self, title: str, slow: Names, note: str) -> Sequence[float]:
         """The good server with some of the differences as they are on the slow one: its runs."""
-        from stoker.results import changes
+        from stoker.results.explaining import changes
 
         restored = [change for key, change in self._changes.items() if key not in slow]
         return self._running.launch(Setting(title, changes.applied(self._mine, restored)), note).runs

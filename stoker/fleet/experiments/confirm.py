@@ -19,9 +19,9 @@ from stoker.fleet.measuring.benchflags import MOST_LAUNCHES
 from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
-    from stoker.results.baseline import Baseline
-    from stoker.results.record import Record
-    from stoker.results.stats import Verdict
+    from stoker.results.baselines.baseline import Baseline
+    from stoker.results.records.record import Record
+    from stoker.results.statistics.stats import Verdict
 
 _DECIDED = ("ok", "regressed", "improved")
 
@@ -105,7 +105,7 @@ def _wanted(job: Job, record: Record) -> bool:
 
 
 def _base(job: Job, record: Record) -> Baseline | None:
-    from stoker.results.baseline import Missing
+    from stoker.results.baselines.baseline import Missing
 
     found = job.project.baselines.find(record)
     return None if isinstance(found, Missing) else found

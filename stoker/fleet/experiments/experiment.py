@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stoker.benchmarks import Bench
     from stoker.fleet.job import Job
     from stoker.plan import LaunchPlan
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 ANEW = Flag("anew", "Measure from the start, though an interrupted run of it could be gone on with.", "flag")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stoker.benchmarks import Bench
     from stoker.engines.base import Speculation
     from stoker.fleet.experiments.journal import Measured
-    from stoker.results.speculation import Weighed
+    from stoker.results.statistics.speculation import Weighed
 
 _MOST_STEPS = 64
 
@@ -89,7 +89,7 @@ def _check_sound(job: Job, launches: Sequence[Measured]) -> None:
     Raises:
         HostFailed: ``regressed``: what is compared with it would look better than it is.
     """
-    from stoker.results.baseline import Missing
+    from stoker.results.baselines.baseline import Missing
     from stoker.results.compare import assess
 
     for one in launches:
@@ -110,7 +110,7 @@ def _check_sound(job: Job, launches: Sequence[Measured]) -> None:
 
 
 def _weighed(job: Job, found: _Found, settings: Sequence[Setting], sizes: Sequence[Bench]) -> list[Weighed]:
-    from stoker.results import speculation
+    from stoker.results.statistics import speculation
 
     rows = []
     for size in sizes:

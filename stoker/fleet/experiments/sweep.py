@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoker.plan import LaunchPlan
-    from stoker.results.changes import Change
-    from stoker.results.ranking import Rank
+    from stoker.results.explaining.changes import Change
+    from stoker.results.statistics.ranking import Rank
 
 AS_IS = "as it is"
 _MOST = 500
@@ -47,7 +47,8 @@ def sweep(job: Job) -> Outcome:
     The data has ``rows`` (``setting tok_s low high launches ties change``, the best first), ``failed`` and
     ``wrote``.
     """
-    from stoker.results import changes, ranking
+    from stoker.results.explaining import changes
+    from stoker.results.statistics import ranking
 
     plan = job.plan or servers.must_run(job)
     wanted = _wanted(job)
@@ -100,7 +101,7 @@ def _wanted(job: Job) -> list[tuple[Change, ...]]:
 
 def _axis(kind: Any, text: str, flag: str) -> list[Change]:
     """One variable or argument with its values."""
-    from stoker.results.changes import Change
+    from stoker.results.explaining.changes import Change
 
     name, equals, values = text.partition("=")
     if not equals or not name.strip() or not values:
@@ -123,7 +124,7 @@ def _listed(path: Path, shown: str) -> list[tuple[Change, ...]]:
     """
     from stoker.config.files import yamlfile
     from stoker.errors import ConfigError
-    from stoker.results.changes import Change
+    from stoker.results.explaining.changes import Change
 
     document = yamlfile.load(path, shown=shown)
     rows = document.data if isinstance(document.data, list) else []
@@ -241,7 +242,7 @@ def _target(job: Job, profile: str) -> Path | None:
 
 def _write(job: Job, path: Path | None, plan: LaunchPlan, best: Sequence[Change]) -> str:
     """Write the best as a profile that extends the one that was varied; the file as shown, or nothing."""
-    from stoker.results.yamltext import dumps
+    from stoker.results.baselines.yamltext import dumps
 
     if path is None or not best:
         return ""

@@ -13,10 +13,10 @@ from stoker.fleet.flags import Flag
 from stoker.fleet.job import Job, Outcome, Verb
 
 if TYPE_CHECKING:
-    from stoker.results.abba import Effect
-    from stoker.results.baseline import Baseline
-    from stoker.results.changes import Change
-    from stoker.results.record import Record
+    from stoker.results.baselines.baseline import Baseline
+    from stoker.results.explaining.changes import Change
+    from stoker.results.records.record import Record
+    from stoker.results.statistics.abba import Effect
 
 CAUSE = Flag("cause", "With --verify: which variable or argument to restore (all likely ones).", "list")
 
@@ -27,7 +27,8 @@ def verify(job: Job) -> Outcome:
     The data has ``causes``, ``verdict``, ``change``, ``low``, ``high``, ``without``, ``restored``, ``share``
     and ``launches``.
     """
-    from stoker.results import abba, changes
+    from stoker.results.explaining import changes
+    from stoker.results.statistics import abba
 
     record, base, found = suspects(job)
     chosen = _chosen(found, job.args["cause"] or [])
@@ -64,7 +65,7 @@ def suspects(job: Job) -> tuple[Record, Record | Baseline, tuple[Change, ...]]:
         InputError: There is no such run or baseline, nothing differs that a restart could restore, or the run
             is not slower.
     """
-    from stoker.results import changes
+    from stoker.results.explaining import changes
 
     record, base = judge.pair(job)
     found = changes.between(record, base, judge.resolved_of(job.project, base))

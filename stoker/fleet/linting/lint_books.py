@@ -18,8 +18,8 @@ from stoker.fleet.books.scope import HostVars, own
 from stoker.fleet.books.stages import Options, Stage, stages
 from stoker.fleet.books.verbs import modules
 from stoker.fleet.linting.lint_files import told_at
-from stoker.results import accepted
-from stoker.results.accepted import Baseline, Key
+from stoker.results.baselines import accepted
+from stoker.results.baselines.accepted import Baseline, Key
 
 if TYPE_CHECKING:
     from stoker.config.books.playbooktree import Playbook

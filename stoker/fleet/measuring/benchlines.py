@@ -11,8 +11,8 @@ from stoker.fleet.judge import explained
 from stoker.fleet.measuring import loads
 
 if TYPE_CHECKING:
-    from stoker.results.baseline import Baseline
-    from stoker.results.record import Record
+    from stoker.results.baselines.baseline import Baseline
+    from stoker.results.records.record import Record
 
 _SHOWN_CAUSES = 3
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stoker.benchmarks import Bench
     from stoker.fleet.job import Job
     from stoker.plan import LaunchPlan
-    from stoker.results.record import Record, Subject
+    from stoker.results.records.record import Record, Subject
 
 _PARAMETERS = tuple(flag.name for flag in BENCH if flag.name != "bench")
 
@@ -69,7 +69,7 @@ def profiles(job: Job) -> list[str]:
 
 def asked(job: Job, bench: Bench) -> dict[str, Any]:
     """What the host is told of every measurement, whatever is measured."""
-    from stoker.results.identity import new_run_id
+    from stoker.results.records.identity import new_run_id
 
     salt, salt_id = job.project.salt
     return {
@@ -107,7 +107,7 @@ def in_place(job: Job, op: str, params: dict[str, Any], what: str) -> dict[str, 
 
 def subject_of(job: Job, result: dict[str, Any]) -> Subject:
     """What was measured: the launch that really runs, not what was asked for."""
-    from stoker.results.record import Subject
+    from stoker.results.records.record import Subject
 
     launch = result.get("launch") or {}
     if job.plan is not None and launch.get("profile_hash") == job.plan.profile_hash:
@@ -126,7 +126,7 @@ def pull(job: Job, record: Record, results: Sequence[Mapping[str, Any]]) -> None
     """Bring the raw files beside the record, those of the first launch into its folder."""
     from stoker.reach.manifest import announced
     from stoker.reach.pull import fetch
-    from stoker.results.store import RECORD
+    from stoker.results.records.store import RECORD
 
     job.session.note("pulling")
     for index, result in enumerate(results):

@@ -19,7 +19,7 @@ from stoker.fleet.shown import counts
 if TYPE_CHECKING:
     from stoker.engines.base import Engine
     from stoker.plan import LaunchPlan
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 NAME = llamabench.NAME
 _ENGINE = "llamacpp"
@@ -60,7 +60,7 @@ def bench(job: Job) -> Outcome:
     Raises:
         HostFailed: ``invalid``, ``incomplete``, or as the host says.
     """
-    from stoker.results.baseline import Missing
+    from stoker.results.baselines.baseline import Missing
     from stoker.results.compare import assess
 
     plan = servers.planned(job)
@@ -112,7 +112,7 @@ def _measured(job: Job, plan: LaunchPlan, launches: int) -> tuple[Record, Sequen
     Raises:
         HostFailed: ``invalid``: no run was valid; or as the host says.
     """
-    from stoker.results.fromjson import build
+    from stoker.results.records.fromjson import build
 
     results = [_call(job, plan) for _ in range(launches)]
     with reading(job.host.name, "what llama-bench gave"):

@@ -10,7 +10,7 @@ from stoker.fleet.job import Job, Outcome
 
 if TYPE_CHECKING:
     from stoker.benchmarks import Bench
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 # What is told of a load beside its throughput: metric, and how it is called.
 _TOLD = (

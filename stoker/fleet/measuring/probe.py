@@ -17,7 +17,7 @@ from stoker.fleet.shown import counts
 
 if TYPE_CHECKING:
     from stoker.benchmarks import Bench
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 _FAR_BACK = 60  # runs that are looked through for what to compare with
 # What a profile is to blame for: the next one may well do.
@@ -87,7 +87,7 @@ def launch(job: Job) -> Record:
 
 def _probed(job: Job, first: Record | None) -> tuple[Record, Outcome]:
     """Probe one profile, judge it against its baseline, save and pull it."""
-    from stoker.results.baseline import Missing
+    from stoker.results.baselines.baseline import Missing
     from stoker.results.compare import assess
 
     server = servers.planned(job)
@@ -122,7 +122,7 @@ def _measured(job: Job, bench: Bench, launches: int) -> tuple[Record, list[dict[
     Raises:
         HostFailed: ``invalid``: no run was valid, or a sum was wrong; or as the host says.
     """
-    from stoker.results.fromjson import build
+    from stoker.results.records.fromjson import build
 
     results = [_call(job, bench) for _ in range(launches)]
     with reading(job.host.name, "what probe gave"):
@@ -137,7 +137,7 @@ def _refuse_invalid(record: Record) -> None:
     Raises:
         HostFailed: ``invalid``.
     """
-    from stoker.results.latencies import sizes
+    from stoker.results.records.latencies import sizes
 
     wrong = [row for launch in record.launches for row in sizes(launch) if row.get("wrong")]
     whys = list(dict.fromkeys(run.why for launch in record.launches for run in launch.runs if run.why))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from stoker.fleet.measuring import benchlines
 
 if TYPE_CHECKING:
-    from stoker.results.baseline import Baseline
-    from stoker.results.record import Record
+    from stoker.results.baselines.baseline import Baseline
+    from stoker.results.records.record import Record
 
 Line = tuple[str, str]
 _STYLES = {
@@ -38,7 +38,7 @@ def data(record: Record, base: Baseline | None = None) -> dict[str, Any]:
 
 def curve(record: Record) -> list[Line]:
     """A line a power of two, of the last launch."""
-    from stoker.results.latencies import sizes
+    from stoker.results.records.latencies import sizes
 
     last = record.launches[-1]
     used = {row.get("bytes"): row for row in _rows(_mapping(last.probe.get("nccl")).get("sizes"))}
@@ -76,7 +76,7 @@ def lines(record: Record, rewrites: Mapping[str, str], env: Mapping[str, str]) -
 
 
 def _sizes(record: Record, nccl: Mapping[str, Any]) -> list[Line]:
-    from stoker.results.latencies import batches, median, sizes
+    from stoker.results.records.latencies import batches, median, sizes
 
     used = {row.get("bytes"): row for row in _rows(nccl.get("sizes"))}
     shown = []

@@ -14,7 +14,7 @@ from stoker.fleet.measuring import benchlines, benchrun, loads
 if TYPE_CHECKING:
     from stoker.benchmarks import Bench
     from stoker.fleet.job import Job, Outcome
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 
 def measured(job: Job) -> Outcome:
@@ -78,7 +78,7 @@ def _record(job: Job, results: list[dict[str, Any]]) -> Record:
     Raises:
         HostFailed: Another profile runs than was named, no run was valid, or what came cannot be read.
     """
-    from stoker.results.fromjson import build
+    from stoker.results.records.fromjson import build
 
     with reading(job.host.name, "what bench gave"):
         subject = benchrun.subject_of(job, results[-1])
@@ -105,7 +105,7 @@ def _record(job: Job, results: list[dict[str, Any]]) -> Record:
 
 def _judged(job: Job, record: Record, results: list[dict[str, Any]]) -> Outcome:
     """Judge, save, pull, and say it; a regression comes with its first causes."""
-    from stoker.results.baseline import Missing
+    from stoker.results.baselines.baseline import Missing
     from stoker.results.compare import assess
 
     base = job.project.baselines.find(record)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stoker.results.explain import Explanation, explain
+from stoker.results.explaining.explain import Explanation, explain
 from stoker.results.history import Series, Step
 from stoker.results.report import words
 from stoker.results.report.gather import Material
 from stoker.results.report.model import Cell, Part, Section, Table, row
-from stoker.results.stats import REGRESSED
+from stoker.results.statistics.stats import REGRESSED
 
 _MOST = 40
 _INTRO = (

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from stoker.errors import ConfigError, InputError
-from stoker.results.baseline import Baseline, Baselines, Key
+from stoker.results.baselines.baseline import Baseline, Baselines, Key
 from stoker.results.history import Series, SeriesKey, series
-from stoker.results.record import Record
+from stoker.results.records.record import Record
+from stoker.results.records.store import Store
+from stoker.results.records.summary import Summary
 from stoker.results.report.played import Played
 from stoker.results.report.words import natural
-from stoker.results.store import Store
-from stoker.results.summary import Summary
 from stoker.results.trials import AGE_S, SPEC, Trial, trials
 
 

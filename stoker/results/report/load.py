@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stoker.results.figures import figure as written
-from stoker.results.metric import Metric
+from stoker.results.records.metric import Metric
 from stoker.results.report import figure, words
 from stoker.results.report.gather import Material
 from stoker.results.report.model import Cell, Part, Plot, Row, Section, Table, row

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stoker.results.baseline import Baseline
+from stoker.results.baselines.baseline import Baseline
 from stoker.results.figures import percent
 from stoker.results.history import Series, SeriesKey, Step
+from stoker.results.records.summary import Summary
 from stoker.results.report import figure, thin, words
 from stoker.results.report.gather import Material, groups
 from stoker.results.report.model import Cell, Part, Plot, Row, Section, Table, newest, row
-from stoker.results.summary import Summary
 
 _ROWS = 30
 _ONCE = 200

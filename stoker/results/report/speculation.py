@@ -8,7 +8,7 @@ from typing import Any
 from stoker.results.report import figure, words
 from stoker.results.report.gather import Material
 from stoker.results.report.model import Cell, Part, Plot, Row, Section, Table, row
-from stoker.results.speculation import COSTS, PAYS, Weighed
+from stoker.results.statistics.speculation import COSTS, PAYS, Weighed
 from stoker.results.trials import Trial
 
 _INTRO = (

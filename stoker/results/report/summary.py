@@ -7,7 +7,7 @@ from stoker.results.report import words
 from stoker.results.report.gather import Material
 from stoker.results.report.model import Cell, Part, Row, Section, Table, row
 from stoker.results.sparkline import sparkline
-from stoker.results.stats import REGRESSED
+from stoker.results.statistics.stats import REGRESSED
 
 _COLUMNS = ("host", "profile", "launches>", "trend", "now>", "95 %>", "baseline>", "latest", "last step")
 _FEW = 10  # series: so many stand open whatever they are

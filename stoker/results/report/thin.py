@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from stoker.results.history import Place, Series
-from stoker.results.stats import REGRESSED
+from stoker.results.statistics.stats import REGRESSED
 
 MARKS = 20_000  # in one page: its size stays within a few MB
 LEAST, MOST = 50, 500  # of one series

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stoker.results.fingerprint import Fingerprint
+from stoker.results.records.fingerprint import Fingerprint
 
 TUNING = "tuning"
 RESTART = "restart"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
-from stoker.results.causes import (
+from stoker.results.explaining.causes import (
     GPUS,
     LIKELY,
     POSSIBLE,

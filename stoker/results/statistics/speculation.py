@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.results import noise
-from stoker.results.noise import Launches
-from stoker.results.stats import IMPROVED, REGRESSED, judge
+from stoker.results.statistics import noise
+from stoker.results.statistics.noise import Launches
+from stoker.results.statistics.stats import IMPROVED, REGRESSED, judge
 
 PAYS, COSTS, OPEN = "pays", "costs", "no difference"
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stoker.results.baseline import Baseline
-from stoker.results.causes import ARGUMENTS, LIKELY, TUNING, UNLIKELY
-from stoker.results.explain import explain
-from stoker.results.record import Record
+from stoker.results.baselines.baseline import Baseline
+from stoker.results.explaining.causes import ARGUMENTS, LIKELY, TUNING, UNLIKELY
+from stoker.results.explaining.explain import explain
+from stoker.results.records.record import Record
 
 # Arguments of which another value makes another server, and no other speed of the same one.
 _NOT_TUNING = frozenset(("served-model-name", "alias", "api-key", "host", "port"))

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.errors import InputError, nearest
-from stoker.results.identity import is_safe_id
-from stoker.results.index import Index, stamped
-from stoker.results.summary import Summary
+from stoker.results.records.identity import is_safe_id
+from stoker.results.records.index import Index, stamped
+from stoker.results.records.summary import Summary
 
 if TYPE_CHECKING:
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 RECORD = "run.json"
 _ROOM = 1 << 20  # bytes that a record and its raw files take at the least
@@ -138,7 +138,7 @@ class Store:
         Raises:
             InputError: Unknown (with the nearest), ambiguous, or damaged.
         """
-        from stoker.results import fromjson  # a list whose index is up to date reads no record
+        from stoker.results.records import fromjson
 
         file = self.path(self.resolve(run_id)) / RECORD
         return fromjson.loads(fromjson.text_of(file), str(file))

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.errors import ConfigError, InputError, Problem, nearest
-from stoker.results.accepted import Accepted, Baseline, Key, Missing, dumps, hardware_of, loads
+from stoker.results.baselines.accepted import Accepted, Baseline, Key, Missing, dumps, hardware_of, loads
 from stoker.results.names import is_cosmetic
-from stoker.results.record import Record
+from stoker.results.records.record import Record
 
 __all__ = ["LAUNCHES", "Accepted", "Baseline", "Baselines", "Key", "Missing"]
 

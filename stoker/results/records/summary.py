@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stoker.results.points import Point
+from stoker.results.records.points import Point
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from stoker.errors import InputError
-from stoker.results import noise
+from stoker.results.statistics import noise
 
 Names = frozenset[str]
 

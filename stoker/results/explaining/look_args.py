@@ -10,7 +10,7 @@ from typing import Any
 
 from stoker import engines
 from stoker.results import names
-from stoker.results.causes import (
+from stoker.results.explaining.causes import (
     ARGUMENTS,
     LIKELY,
     POSSIBLE,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stoker.results import names
-from stoker.results.causes import (
+from stoker.results.explaining.causes import (
     ENVIRONMENT,
     LIKELY,
     POSSIBLE,

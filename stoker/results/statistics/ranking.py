@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stoker.results import noise
+from stoker.results.statistics import noise
 
 _STANDARD_ERRORS = 3.0
 

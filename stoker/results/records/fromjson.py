@@ -8,13 +8,13 @@ from typing import Any
 
 from stoker.benchmarks import merge
 from stoker.errors import InputError
-from stoker.results import fingerprint as fingerprints
-from stoker.results.identity import SCHEMA, is_safe_id
-from stoker.results.metric import Metric
-from stoker.results.metrics import metrics_of
-from stoker.results.record import Launch, Record, Run, Subject
-from stoker.results.shape import Shape, parse
-from stoker.results.stats import VERDICTS, Need, Verdict
+from stoker.results.records import fingerprint as fingerprints
+from stoker.results.records.identity import SCHEMA, is_safe_id
+from stoker.results.records.metric import Metric
+from stoker.results.records.metrics import metrics_of
+from stoker.results.records.record import Launch, Record, Run, Subject
+from stoker.results.records.shape import Shape, parse
+from stoker.results.statistics.stats import VERDICTS, Need, Verdict
 
 _MAX_BYTES = 64 << 20  # of a record or a raw result; a thousand runs are less than a hundredth of it
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from stoker.results.shape import Shape
+from stoker.results.records.shape import Shape
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stoker.results.metric import Metric
+from stoker.results.records.metric import Metric
 
 if TYPE_CHECKING:
     from stoker.benchmarks import Bench
-    from stoker.results.record import Launch, Run
+    from stoker.results.records.record import Launch, Run
 
 # What people look at first; the rest follows in the order in which the host told it.
 _FIRST = ("req_s", "good_req_s", "ttft_s", "ttft_p99_s", "tpot_s", "tpot_p99_s", "e2e_s", "e2e_p99_s")
@@ -30,7 +30,7 @@ def metrics_of(bench: Bench, launches: Sequence[Launch]) -> dict[str, Metric]:
     Of ``serve`` each is the median of what the runs came to; its throughput is over all of them.
     """
     if bench.name == "allreduce":
-        from stoker.results import latencies
+        from stoker.results.records import latencies
 
         return latencies.metrics(bench.judged, launches)
     runs = [run for launch in launches for run in launch.runs if run.valid]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.results import look_args, look_env, look_gpus, look_host
-from stoker.results.baseline import LAUNCHES, Baseline, Key
-from stoker.results.causes import CONTEXT, LIKELY, UNLIKELY, Cause, Side, Unknown, count, merged
-from stoker.results.record import Record
+from stoker.results.baselines.baseline import LAUNCHES, Baseline, Key
+from stoker.results.explaining import look_args, look_env, look_gpus, look_host
+from stoker.results.explaining.causes import CONTEXT, LIKELY, UNLIKELY, Cause, Side, Unknown, count, merged
+from stoker.results.records.record import Record
 
 __all__ = ["Cause", "Explanation", "Unknown", "explain"]
 

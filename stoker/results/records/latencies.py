@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from stoker.results.metric import Metric
+from stoker.results.records.metric import Metric
 
 if TYPE_CHECKING:
-    from stoker.results.record import Launch
+    from stoker.results.records.record import Launch
 
 # (in the host's rows, in a record's metrics)
 _MARKS = (("p50_s", "p50_us"), ("p10_s", "p10_us"), ("p90_s", "p90_us"))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stoker.benchmarks import Bench
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Point:
 
 def of(record: Record) -> tuple[Point, ...]:
     """A point for each launch that has a valid run, in order."""
-    from stoker.results import noise  # a list makes none
+    from stoker.results.statistics import noise
 
     found = []
     for launch in record.launches:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from stoker.results.causes import (
+from stoker.results.explaining.causes import (
     CONF_FILES,
     CONTEXT,
     LIKELY,

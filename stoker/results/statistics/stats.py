@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from stoker.errors import InputError
-from stoker.results import noise
-from stoker.results.noise import Launches
+from stoker.results.statistics import noise
+from stoker.results.statistics.noise import Launches
 
 OK = "ok"
 REGRESSED = "regressed"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stoker.errors import InputError
-from stoker.results import noise
+from stoker.results.statistics import noise
 
 CONFIRMED = "confirmed"
 NOT_THE_CAUSE = "not the cause"

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.errors import InputError
-from stoker.results import points
-from stoker.results.identity import is_safe_id
-from stoker.results.indexfile import DAMAGED, FILE, NEWEST, UNUSABLE, reading, replace, stamps_in
-from stoker.results.summary import Summary
+from stoker.results.records import points
+from stoker.results.records.identity import is_safe_id
+from stoker.results.records.indexfile import DAMAGED, FILE, NEWEST, UNUSABLE, reading, replace, stamps_in
+from stoker.results.records.summary import Summary
 
 if TYPE_CHECKING:
-    from stoker.results.record import Record
+    from stoker.results.records.record import Record
 
 
 class Index:
@@ -143,7 +143,7 @@ def stamped(folder: Path, name: str) -> dict[str, str]:
 
 
 def _summary(file: Path, run_id: str, stamp: str) -> Summary:
-    from stoker.results import fromjson  # a list whose index is up to date reads no record
+    from stoker.results.records import fromjson
 
     try:
         record = fromjson.loads(fromjson.text_of(file), str(file))

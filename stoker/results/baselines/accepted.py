@@ -9,11 +9,11 @@ from typing import Any
 from stoker.benchmarks import NAMES, merge
 from stoker.config.files import yamlfile
 from stoker.errors import ConfigError, InputError
-from stoker.results import fingerprint as fingerprints
-from stoker.results.fingerprint import Fingerprint
-from stoker.results.record import Record
-from stoker.results.shape import Shape, ShapeError, is_usable
-from stoker.results.yamltext import dumps as yaml_text
+from stoker.results.baselines.yamltext import dumps as yaml_text
+from stoker.results.records import fingerprint as fingerprints
+from stoker.results.records.fingerprint import Fingerprint
+from stoker.results.records.record import Record
+from stoker.results.records.shape import Shape, ShapeError, is_usable
 
 SCHEMA = 1
 _ABSENT = ("load", "hardware", "host")  # of a key, where they are empty

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import stoker
-from stoker.results import points
-from stoker.results.identity import SCHEMA
-from stoker.results.summary import Summary
+from stoker.results.records import points
+from stoker.results.records.identity import SCHEMA
+from stoker.results.records.summary import Summary
 
 FILE = ".index.sqlite"
 UNUSABLE = (sqlite3.Error, TypeError, ValueError)

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stoker.benchmarks import Bench
-from stoker.results.fingerprint import Fingerprint
-from stoker.results.identity import SCHEMA
-from stoker.results.metric import Metric
-from stoker.results.stats import Verdict
+from stoker.results.records.fingerprint import Fingerprint
+from stoker.results.records.identity import SCHEMA
+from stoker.results.records.metric import Metric
+from stoker.results.statistics.stats import Verdict
 
 if TYPE_CHECKING:
     from stoker.plan import LaunchPlan

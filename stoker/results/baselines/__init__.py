@@ -1,0 +1,1 @@
+"""What is accepted of results, reviewed in git."""

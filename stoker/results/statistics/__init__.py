@@ -1,0 +1,1 @@
+"""What measurements allow to be said: noise, verdicts, causes tried out, rankings. Pure."""
