@@ -148,7 +148,7 @@ def parse_gpus(text: str, fields: List[str]) -> Tuple[List[Gpu], List[str]]:
         if len(values) != len(fields) or not values[0].isdigit():
             complaints.append(line[:300])
             continue
-        row = dict(zip(fields, values))  # noqa: B905 - Python 3.8 knows no strict
+        row = dict(zip(fields, values))
         gpus.append(_gpu(row))
         complaints += _faults(gpus[-1], row)
     return gpus, complaints
@@ -180,7 +180,7 @@ def parse_texts(text: str, fields: List[str]) -> Dict[int, Dict[str, str]]:
     for line in text.splitlines():
         values = [value.strip() for value in line.split(",")]
         if len(values) == len(fields) and values[0].isdigit():
-            row = zip(fields, values)  # noqa: B905 - Python 3.8 knows no strict
+            row = zip(fields, values)
             found[int(values[0])] = {name: value for name, value in row if not _NO_VALUE.fullmatch(value)}
     return found
 

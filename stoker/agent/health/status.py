@@ -81,7 +81,7 @@ def _asked(ctx: Context, seen: Sequence[_Seen]) -> List[Server]:
     for one in seen:
         if one.plan is not None:
             one.told["proof"] = proof.of_plan(one.plan, list(one.workers), ctx.check_cancelled)
-    for one, checkup in zip(seen, checkups):  # noqa: B905 - Python 3.8 knows no strict
+    for one, checkup in zip(seen, checkups):
         if checkup is not None and one.asked is not None:
             found = checkup.result()
             one.told["health"] = found.health

@@ -223,7 +223,7 @@ class Matcher:
         ends = [stage["fraction"] for stage in stages[1:]] + [1.0]
         self._stages = [
             _Stage(stage["name"], re.compile(stage["pattern"]), stage["fraction"], end)
-            for stage, end in zip(stages, ends)  # noqa: B905 - Python 3.8 knows no strict
+            for stage, end in zip(stages, ends)
         ]
         self._ready = re.compile(engine["ready"]) if engine["ready"] else None
         self._fatal = [(re.compile(fatal["pattern"]), fatal) for fatal in engine["fatal"]]

@@ -76,7 +76,7 @@ def _run(ctx: Context, prepared: prepare.Prepared) -> Tuple[Started, str]:
     if units.installed(ctx, slot) is not None:
         with ctx.step(f"systemctl start {units.name_of(slot)}") as step:
             try:
-                asked = dict(zip(("folder", "argv", "env", "cwd"), given), name=_cgroup_of(prepared))  # noqa: B905
+                asked = dict(zip(("folder", "argv", "env", "cwd"), given), name=_cgroup_of(prepared))
                 step.detail = units.other_after_boot(ctx, slot, prepared.record["profile_hash"])
                 return units.start(ctx, slot, asked), units.name_of(slot)
             except AgentError as error:
