@@ -18,6 +18,9 @@ Status = Literal["ok", "failed", "unreachable", "skipped", "interrupted"]
 
 # After Ctrl-C: how long what runs has to come to an end.
 GRACE_S = 10.0
+# A Ctrl-C that comes just before a thread begins to wait, or comes to another thread, does not wake it: it is
+# seen at the next look.
+LOOK_S = 0.5
 _TRACEBACK_LINES = 30
 
 
@@ -191,11 +194,11 @@ class _Fan:
             self._show()
             if not outstanding:
                 return
-            left_s = None if deadline is None else max(deadline - time.monotonic(), 0)
-            try:
-                self._news.get(timeout=left_s)
-            except queue.Empty:
+            left_s = LOOK_S if deadline is None else deadline - time.monotonic()
+            if left_s <= 0:
                 return
+            with contextlib.suppress(queue.Empty):
+                self._news.get(timeout=min(left_s, LOOK_S))
 
     def _show(self) -> None:
         for result in list(self._results.values())[self._shown :]:

@@ -201,6 +201,17 @@ def test_ctrl_c_keeps_the_result_of_work_that_finishes_in_time() -> None:
     assert (result.status, result.data) == ("ok", "finished what could not be left half done")
 
 
+def test_ctrl_c_that_does_not_wake_the_waiting_thread_is_seen_soon() -> None:
+    stop = threading.Event()
+
+    def work(name: str) -> bool:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        return stop.wait(10)
+
+    (result,) = fan_out(["h0"], work, forks=1, stop=stop)
+    assert result.data is True
+
+
 def test_ctrl_c_does_not_wait_for_what_hangs() -> None:
     release, begun = threading.Event(), time.monotonic()
 

@@ -19,6 +19,7 @@ from stoker.errors import HostFailed
 from stoker.fleet.books.arguments import Argument, Choice
 from stoker.fleet.flags import Flag
 from stoker.fleet.job import Book, Job, Outcome, Typed, Verb
+from stoker.fleet.pool import LOOK_S
 
 META = ("flush_handlers", "noop", "end_host", "end_play")
 
@@ -65,9 +66,16 @@ def fail(job: Job) -> Outcome:
 
 
 def pause(job: Job) -> Outcome:
-    """Wait; once for all hosts, which wait for each other anyway."""
+    """Wait; once for all hosts, which wait for each other anyway.
+
+    Raises:
+        HostFailed: ``cancelled``.
+    """
     seconds = (job.args["minutes"] or 0) * 60 + (job.args["seconds"] or 0)
-    time.sleep(seconds)
+    end = time.monotonic() + seconds
+    while (left_s := end - time.monotonic()) > 0:
+        if job.session.stop.wait(min(left_s, LOOK_S)):
+            raise HostFailed("the pause was interrupted", host=job.host.name, kind="cancelled")
     return Outcome(f"waited {seconds:g} s", {"seconds": seconds})
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.config.books.playbooktree import Playbook
 from stoker.config.inventories.inventory import Host
-from stoker.errors import ConfigError
+from stoker.errors import ConfigError, HostInterrupted
 from stoker.fleet.books import serial, undefined
 from stoker.fleet.books.acts import Acts
 from stoker.fleet.books.flow import Flow
@@ -204,15 +204,19 @@ class _Run:
                 through.add(name)
 
         for result in fan_out(list(names), whole, forks=self.options.forks, stop=self.stop):
+            part, error = self.report.parts[result.host], result.error
             if result.status == "failed":  # a fault of ours: what a task raises is a value by then
-                self.report.parts[result.host].error = result.error
+                part.error = error
+            elif isinstance(error, HostInterrupted):  # cut short: its own thread cannot tell
+                part.goes_on = True
+                self._pass_on(result.host, {"type": "note", "text": f"{error.what}; {error.next_step}"})
 
     def _for(self, stage: Stage) -> Options:
         return replace(self.options, free=stage.play.strategy == "free")
 
     def _join(self, host: Host) -> None:
         if host.name not in self.report.parts:
-            part = Part(Session(host, self.connect, self._pass_on))
+            part = Part(Session(host, self.connect, self._pass_on, stop=self.stop))
             self.report.parts[host.name] = part
             self._facts[host.name] = part.facts
 
@@ -232,7 +236,10 @@ class _Run:
             return part.session
         if at not in part.delegates:
             part.delegates[at] = Session(
-                local_or_known(at, self.project), self.connect, lambda _, event: self._pass_on(host, event)
+                local_or_known(at, self.project),
+                self.connect,
+                lambda _, event: self._pass_on(host, event),
+                stop=self.stop,
             )
         return part.delegates[at]
 
