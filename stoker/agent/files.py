@@ -208,7 +208,7 @@ def _too_large(root: str, files: List[Dict[str, Any]], total: int, most: int) ->
         "io",
         "the files of %s are %d bytes, over the limit of %d" % (root, total, most),
         ["%s: %d bytes" % (file["path"], file["size"]) for file in largest],
-        next_step="pull a folder of it (--path), or take away there what nobody needs",
+        next_step="bring a folder of it alone, or take away there what nobody needs",
     )
 
 
