@@ -30,6 +30,7 @@ def launches(project: ProjectFolder) -> list[tuple[str, str]]:
     return [(s["launch"]["profile"], s["launch"]["launch_id"]) for s in servers if s["launch"] and s["alive"]]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_loss_is_confirmed_by_one_pair_and_the_host_runs_what_ran(lost: ProjectFolder) -> None:
     before = launches(lost)
