@@ -101,8 +101,8 @@ def get(job: Job) -> Outcome:
     if not manifest.is_file:
         into /= _folder_name(PurePosixPath(job.args["src"]).name)
     how = How(_rate(job), resume=True, sync=False)
-    is_any = bool(manifest.files or not manifest.unreadable)
-    files = fetch(agent, manifest, into, _progress(job.session, "get"), how) if is_any else []
+    is_shut = bool(manifest.unreadable and not manifest.files)
+    files = [] if is_shut else fetch(agent, manifest, into, _progress(job.session, "get"), how)
     data = {
         "files": [str(path) for path in files],
         "skipped": _listed(manifest.skipped),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from stoker.errors import HostFailed, HostUnreachable, InputError
+from stoker.reach import manifest
 from stoker.reach.client import Agent
 from stoker.reach.manifest import MAX_BYTES, announced, read_manifest
 from stoker.reach.pull import OnProgress, fetch
@@ -278,3 +279,11 @@ def test_checksum_is_of_what_lies_there(agent: Agent, remote: Path) -> None:
     told = agent.call("digests", asked)["sha256"]
     assert told == {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
     assert threading.active_count() < 50
+
+
+def test_what_a_host_says_of_files_it_does_not_give_is_bounded() -> None:
+    listed = [{"path": "p" * 9000, "why": "w" * 9000}, "no entry", {"why": "x"}] + [{}] * 30_000
+    told = manifest._told(listed)
+    assert told[:2] == (("p" * 4096, "w" * 500), ("None", "x"))
+    assert len(told) == manifest.MAX_FILES
+    assert manifest._told("no list") == ()

@@ -103,9 +103,8 @@ class _Run:
     journal: Journal
     report: Report = field(default_factory=Report, init=False)
     _facts: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
-    _due: Counter[str] = field(
-        default_factory=Counter, init=False
-    )  # plays that a host has yet to come through
+    # How many plays a host has yet to come through.
+    _due: Counter[str] = field(default_factory=Counter, init=False)
     crew: Crew = field(default_factory=Crew, init=False)
 
     def all(self, stages: Sequence[Stage]) -> Report:
