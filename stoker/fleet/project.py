@@ -58,6 +58,8 @@ class Project:
         path = self.inventory_path
         if not path.exists():
             hint = "write it, point --inventory at one, or lay a new project: stoker init DIR"
+            if self._inventory.endswith(","):  # as Ansible's -i takes it
+                hint = f"hosts that stand in no file go to --host: --host {self._inventory}"
             raise InputError("there is no inventory", where=self.shown(path), next_step=hint)
         from stoker.config.inventories import inventory as inventories
 

@@ -48,7 +48,7 @@ def down(run: Run) -> int:
     down = "the lab is down" + (f", {ended} processes ended" if ended else "")
     run.screen.say(down if is_there else _NO_LAB)
     if stays := _stays(run):
-        run.screen.say((f"{stays} of simulated servers stay in the project, marked as such", "dim"))
+        run.screen.say((f"left in the project, marked as simulated: {stays}", "dim"))
     return EXIT_DONE
 
 

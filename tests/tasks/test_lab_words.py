@@ -38,7 +38,7 @@ def test_down_says_what_stays_of_simulated_servers(typist: Typist, tmp_path: Pat
         Store(tmp_path / "results").save(record)
         Baselines(tmp_path / "baselines").accept([record], by="me")
     code, out, _ = typist.type("lab.down")
-    told = "1 result and 1 baseline of simulated servers stay in the project, marked as such"
+    told = "left in the project, marked as simulated: 1 result and 1 baseline"
     assert (code, out.splitlines()[1:]) == (0, [told])
 
 

@@ -44,6 +44,12 @@ class Typist:
         return code, told.out, told.err
 
 
+def test_a_list_of_hosts_is_no_inventory_and_says_where_it_goes(typist: Typist) -> None:
+    code, _, err = typist.type("ping", "--inventory", "10.0.0.1,10.0.0.2,")
+    assert code == 2
+    assert "--host 10.0.0.1,10.0.0.2," in err
+
+
 @pytest.fixture
 def typist(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Typist:
     ProjectFolder(tmp_path).write("tasks.py", TASKS + OWN_TASK)
